@@ -1,0 +1,81 @@
+"""Legato: streaming speech generation. First sound early, and never a gap.
+
+    import legato
+
+    with legato.load() as engine:
+        engine.generate("Good morning.").save("morning.wav")
+        for chunk in engine.stream("Sound arrives while this is still being made."):
+            play(chunk.pcm)
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from legato.config import Config, load_config
+from legato.engine import Audio, SpeechEngine
+from legato.errors import ConfigError, SpeechError
+from legato.types import AudioChunk, Sampling, SpeechRequest, Voice
+
+__all__ = [
+    "Audio",
+    "AudioChunk",
+    "Config",
+    "ConfigError",
+    "Sampling",
+    "SpeechEngine",
+    "SpeechError",
+    "SpeechRequest",
+    "Voice",
+    "__version__",
+    "load",
+]
+__version__ = "0.1.0"
+
+log = logging.getLogger("legato")
+
+
+def load(model: str | Path = "piccolo", config: str | Path | Config | None = None) -> SpeechEngine:
+    """Load a model and start its engine.
+
+    `model` is the name of an embedded model or a checkpoint folder; `config` a TOML file or a Config.
+    Raises UnknownModel, CheckpointError or ConfigError.
+    """
+    import torch
+
+    from legato.families import load as load_model
+    from legato.fit import fit
+    from legato.protocols import LoadOptions
+
+    settings = config if isinstance(config, Config) else load_config(None if config is None else Path(config))
+    engine = settings.engine
+    if engine.threads is not None:
+        torch.set_num_threads(engine.threads)
+    device = _device(engine.device)
+    options = LoadOptions(
+        device=device,
+        batch_invariant=engine.invariant_on(device),
+        ode_steps=engine.ode_steps or settings.codec_streaming.flow_matching_steps,
+        exact_joins=engine.exact_joins,
+    )
+    loaded = load_model(model, options)
+    fitted = fit(settings, loaded)
+    for warning in fitted.warnings:
+        log.warning(warning)
+    return SpeechEngine(loaded, fitted.engine)
+
+
+def _device(wanted: str) -> str:
+    """The device to use. Raises ConfigError when it is not there."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind = wanted.split(":")[0]
+    if kind not in ("cpu", "cuda", "mps"):
+        raise ConfigError(f"engine.device = {wanted!r}: write auto, cpu, cuda, cuda:N or mps")
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not present[kind]:
+        raise ConfigError(f"engine.device = {wanted!r}, but this machine has no {kind} device that torch can use")
+    return wanted

@@ -1,0 +1,295 @@
+"""EngineCore: requests in, audio chunks out, one step at a time. Single-threaded; no clock but `now`, no waiting.
+
+Text is split into utterances; each passes the three stages; chunks leave in the order of the text. A request ends
+exactly once: with a final chunk or with one error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from legato.config import EngineConfig
+from legato.errors import Cancelled, EmptyText, RequestError, SpeechError, TextTooLong, UnknownVoice
+from legato.lm.scheduler import SchedulerLimits
+from legato.lm.stage import LMStage
+from legato.nn.attention import choose_backend
+from legato.protocols import SpeechModel
+from legato.schedule import Listener, Schedule
+from legato.synth.flow import FlowStage
+from legato.synth.vocoder import VocoderStage
+from legato.text.normalize import normalize, speakable
+from legato.text.utterances import UtteranceSplitter
+from legato.types import AudioChunk, Samples, SpeechRequest, SpeechTokens, Usage, Utterance, UtteranceId, Voice
+
+SEED_STRIDE = 1_000_003
+"""Between the seeds of a request's utterances; the first one has the request's own."""
+
+
+@dataclass
+class _Speaking:
+    """One request on its way through the engine."""
+
+    id: int
+    request: SpeechRequest
+    voice: Voice
+    splitter: UtteranceSplitter
+    texts: deque[str] = field(default_factory=deque)
+    text_chars: int = 0
+    text_ended: bool = False
+    started: int = 0
+    in_flight: set[int] = field(default_factory=set)
+    delivering: int = 0
+    early: dict[int, list[Samples]] = field(default_factory=dict)
+    next_sample: int = 0
+    taken_samples: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+class EngineCore:
+    """One loop over three stages.
+
+    `on_chunk` and `on_error` are called from `step`, `cancel` and `push_text`, with the request's number.
+    """
+
+    def __init__(
+        self,
+        model: SpeechModel,
+        config: EngineConfig,
+        on_chunk: Callable[[int, AudioChunk], None],
+        on_error: Callable[[int, SpeechError], None],
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.model, self.config = model, config
+        self._on_chunk, self._on_error, self._now = on_chunk, on_error, now
+        kv = model.lm.kv_shape
+        self.kernel, self.kernel_note = choose_backend(
+            config.attn_kernel, kv.device, kv.dtype, model.batch_invariant
+        )
+        self.lm = LMStage(
+            model.lm,
+            pages=config.pages(kv.bytes_per_position),
+            page_size=config.kv_page_size,
+            limits=SchedulerLimits(
+                config.max_tokens_per_step, config.prefill_tokens_beside_decodes, config.max_sequences
+            ),
+            backend=self.kernel,
+        )
+        ramp = config.ramp_blocks or model.ramp_blocks
+        self.flow = FlowStage(model.flow, model.rates, ramp, config.max_windows, config.look_ahead_blocks)
+        self.vocoder = VocoderStage(model.vocoder, model.rates, config.max_windows, config.overlap_ratio)
+        self.schedule = Schedule(config.guard_s)
+        self._speaking: dict[int, _Speaking] = {}
+        self._waiting: dict[int, _Speaking] = {}
+
+    # --- requests ---
+
+    def check(self, request: SpeechRequest) -> Voice:
+        """Refuse what cannot be served, at the door. Changes nothing and may be called from any thread."""
+        self._check_length(len(request.text))
+        if not request.more_text and not speakable(request.text):
+            raise EmptyText
+        self.model.frontend.check(request.text)
+        name = request.voice or self.model.default_voice
+        if name not in self.model.voices:
+            raise UnknownVoice(name, tuple(self.model.voices))
+        return self.model.voices[name]
+
+    def _check_length(self, characters: int) -> None:
+        if characters > self.config.max_text_chars:
+            raise TextTooLong(characters, self.config.max_text_chars)
+
+    def submit(self, number: int, request: SpeechRequest) -> None:
+        """Accept a request under a number that was never used before. Raises RequestError."""
+        voice = self.check(request)
+        splitter = UtteranceSplitter(first_chars=self.config.first_utterance_chars, max_chars=self.config.utterance_chars)
+        self._waiting[number] = _Speaking(number, request, voice, splitter)
+        self.schedule.listeners[number] = Listener(self._now())
+        self.push_text(number, request.text)
+        if not request.more_text:
+            self.push_text(number, None)
+
+    def push_text(self, number: int, piece: str | None) -> None:
+        """More text of a request; None ends it. Unknown and ended requests are ignored."""
+        speaking = self._find(number)
+        if speaking is None or speaking.text_ended:
+            return
+        try:
+            speaking.text_chars += len(piece or "")
+            self._check_length(speaking.text_chars)
+            speaking.texts.extend(speaking.splitter.finish() if piece is None else speaking.splitter.push(piece))
+        except SpeechError as error:
+            self._fail(number, error)
+            return
+        speaking.text_ended = piece is None
+        self._end_if_done(speaking)
+
+    def cancel(self, number: int) -> None:
+        """Stop a request and give back all it holds. Unknown and ended requests are ignored."""
+        if self._find(number) is not None:
+            self._fail(number, Cancelled("the request was cancelled"))
+
+    def taken(self, number: int, samples: int) -> None:
+        """The reader has taken that many samples: back-pressure eases."""
+        speaking = self._find(number)
+        if speaking is not None:
+            speaking.taken_samples += samples
+
+    def usage(self, number: int) -> Usage | None:
+        """What a request has cost so far; None once it has ended."""
+        speaking = self._find(number)
+        return None if speaking is None else speaking.usage
+
+    def _find(self, number: int) -> _Speaking | None:
+        return self._speaking.get(number) or self._waiting.get(number)
+
+    @property
+    def running(self) -> int:
+        return len(self._speaking)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    # --- the loop ---
+
+    def step(self) -> bool:
+        """Run the most urgent stage that has work. False when there is none."""
+        self._admit()
+        stages: tuple[tuple[Any, Callable[[Any], None]], ...] = (
+            (self.vocoder, self._deliver),
+            (self.flow, self.vocoder.add),
+            (self.lm, self._to_flow),
+        )
+        now_s = self._now()
+        ready = [[u for u in stage.ready() if self._may_run(u)] for stage, _ in stages]
+        for index in self.schedule.choose(ready, now_s):
+            stage, receive = stages[index]
+            batch = stage.plan(self.schedule.order(ready[index], now_s))
+            if batch is not None:
+                for item in stage.commit(batch, stage.run(batch)):
+                    receive(item)
+                return True
+        return False
+
+    def _may_run(self, utterance: UtteranceId) -> bool:
+        """Whether the reader keeps up: a slow reader holds back its own request only."""
+        speaking = self._speaking[utterance.request]
+        behind = speaking.next_sample - speaking.taken_samples
+        return behind <= self.config.max_buffered_s * self.model.rates.sample_hz
+
+    def _admit(self) -> None:
+        """Let waiting requests in, and utterances of running ones start."""
+        while self._waiting and len(self._speaking) < self.config.max_requests:
+            number = next(iter(self._waiting))
+            self._speaking[number] = self._waiting.pop(number)
+        for speaking in list(self._speaking.values()):
+            limit = self.config.utterances_ahead if speaking.next_sample else 1
+            while speaking.texts and len(speaking.in_flight) < limit and speaking.id in self._speaking:
+                self._start(speaking)
+
+    def _start(self, speaking: _Speaking) -> None:
+        """Start the next utterance. One in which nothing can be spoken is passed over."""
+        text, index = speaking.texts.popleft(), speaking.started
+        request = speaking.request
+        id = UtteranceId(speaking.id, index)
+        try:
+            spoken = normalize(text, _language(self.model)) if request.normalize else text
+            seed = (request.seed + SEED_STRIDE * index) % 2**63
+            utterance = Utterance(id, spoken, speaking.voice, seed, request.use_cache, request.sampling)
+            prompt = self.model.frontend.prompt(utterance)
+            if prompt is not None:
+                self.lm.add(prompt)
+                self.flow.start(id, seed, speaking.voice)
+        except RequestError as error:
+            self._fail(speaking.id, error)
+            return
+        if prompt is None:
+            self._end_if_done(speaking)
+            return
+        speaking.started += 1
+        speaking.in_flight.add(index)
+        speaking.usage.utterances.append(text)
+
+    def _to_flow(self, tokens: SpeechTokens) -> None:
+        if tokens.final:
+            self._settle(tokens.utterance)
+        self.flow.add(tokens)
+
+    def _settle(self, utterance: UtteranceId) -> None:
+        """Add what an utterance cost in the language model to its request's bill."""
+        cost = self.lm.usage.pop(utterance)
+        usage = self._speaking[utterance.request].usage
+        usage.prompt_tokens += cost.prompt_tokens
+        usage.generated_tokens += cost.generated_tokens
+        usage.lm_steps += cost.steps
+        usage.pages_peak = max(usage.pages_peak, cost.pages)
+        usage.page_operations += cost.page_operations
+
+    # --- delivery ---
+
+    def _deliver(self, samples: Samples) -> None:
+        """Send what is next in the order of the text; keep what came early."""
+        speaking = self._speaking[samples.utterance.request]
+        speaking.early.setdefault(samples.utterance.index, []).append(samples)
+        while pieces := speaking.early.get(speaking.delivering):
+            piece = pieces.pop(0)
+            if piece.final:
+                del speaking.early[speaking.delivering]
+                speaking.in_flight.discard(speaking.delivering)
+                speaking.delivering += 1
+            self._send(speaking, piece)
+            if piece.final and self._done(speaking):
+                return
+
+    def _done(self, speaking: _Speaking) -> bool:
+        return speaking.text_ended and not speaking.texts and not speaking.in_flight
+
+    def _send(self, speaking: _Speaking, piece: Samples) -> None:
+        final = piece.final and self._done(speaking)
+        if not len(piece.pcm) and not final:
+            return
+        rate = self.model.rates.sample_hz
+        chunk = AudioChunk(speaking.id, speaking.next_sample, piece.pcm, rate, piece.utterance.index, final)
+        speaking.next_sample += len(piece.pcm)
+        self.schedule.listeners[speaking.id].deliver(self._now(), chunk.duration_s)
+        self._on_chunk(speaking.id, chunk)
+        if final:
+            self._forget(speaking.id)
+
+    def _end_if_done(self, speaking: _Speaking) -> None:
+        """Announce the end of a request whose last text brought nothing more to speak."""
+        if not self._done(speaking):
+            return
+        if not speaking.started:
+            self._fail(speaking.id, EmptyText())
+            return
+        empty = Samples(UtteranceId(speaking.id, speaking.started - 1), 0, _NO_SAMPLES, True)
+        self._send(speaking, empty)
+
+    def _fail(self, number: int, error: SpeechError) -> None:
+        self._forget(number)
+        self._on_error(number, error)
+
+    def _forget(self, number: int) -> None:
+        """Give back everything a request holds, in every stage."""
+        speaking = self._speaking.pop(number, None) or self._waiting.pop(number, None)
+        if speaking is None:
+            return
+        for index in range(speaking.delivering, speaking.started + 1):
+            for stage in (self.lm, self.flow, self.vocoder):
+                stage.drop(UtteranceId(number, index))
+        self.schedule.listeners.pop(number, None)
+
+
+_NO_SAMPLES = np.zeros(0, np.float32)
+
+
+def _language(model: SpeechModel) -> str | None:
+    """The language to read numbers and symbols in: the model's only one, else by the text."""
+    return model.languages[0] if len(model.languages) == 1 else None

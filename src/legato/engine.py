@@ -1,0 +1,284 @@
+"""SpeechEngine: the public face. One thread runs the loop of EngineCore; callers hold streams.
+
+Blocking, threaded and asyncio callers all read the same SpeechStream, so there is one way of driving the engine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from typing_extensions import TypedDict, Unpack
+
+from legato.config import EngineConfig
+from legato.core import EngineCore
+from legato.errors import EngineError, Overloaded, SpeechError, UnsupportedFeature
+from legato.protocols import SpeechModel
+from legato.report import StreamReport
+from legato.streams import SpeechStream, feeding
+from legato.tempo import TempoStream, check_speed
+from legato.types import AudioChunk, Sampling, SpeechRequest
+
+log = logging.getLogger("legato")
+
+Text = str | Iterable[str]
+
+
+class SpeakOptions(TypedDict, total=False):
+    """What a caller may choose. `prompt_audio` and `prompt_text` clone a voice, where the model can."""
+
+    voice: str | None
+    seed: int
+    use_cache: bool
+    normalize: bool
+    speed: float
+    sampling: Sampling | None
+    prompt_audio: str | Path | None
+    prompt_text: str | None
+
+
+@dataclass(frozen=True)
+class Audio:
+    """A text, spoken: `samples` float32 [n] in [-1, 1], and the figures of how it came."""
+
+    samples: np.ndarray
+    sample_rate_hz: int
+    stats: StreamReport
+
+    @property
+    def duration_s(self) -> float:
+        return len(self.samples) / self.sample_rate_hz
+
+    def save(self, path: str | Path) -> None:
+        """Write a sound file; the ending chooses the format (wav, flac, ogg, mp3)."""
+        import soundfile
+
+        soundfile.write(str(path), np.clip(self.samples, -1, 1), self.sample_rate_hz)
+
+
+class SpeechEngine:
+    """Speaks. Made by `legato.load`; usable from any thread; `close` it, or use it as a context manager."""
+
+    def __init__(self, model: SpeechModel, config: EngineConfig | None = None) -> None:
+        self.model = model
+        self.config = config or EngineConfig()
+        self.core = EngineCore(model, self.config, self._on_chunk, self._on_error)
+        self._streams: dict[int, SpeechStream] = {}
+        self._numbers = itertools.count()
+        self._commands: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition()
+        self._closed = False
+        self._broken: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="legato-engine", daemon=True)
+        self._thread.start()
+
+    # --- speaking ---
+
+    def generate(self, text: Text, **options: Unpack[SpeakOptions]) -> Audio:
+        """Speak a text, or pieces of text, and return it whole.
+
+        Raises RequestError for what cannot be spoken, Overloaded when too many requests wait.
+        """
+        stream, tempo = self._open(text, options)
+        return _gathered(list(_retimed(stream, tempo)), stream)
+
+    def stream(self, text: Text, **options: Unpack[SpeakOptions]) -> Iterator[AudioChunk]:
+        """Speak a text and yield its chunks as they become final. `text` may be an iterator of pieces (an LLM's tokens).
+
+        Raises like `generate`, at once. Leaving the loop early cancels the request.
+        """
+        stream, tempo = self._open(text, options)
+        return _retimed(stream, tempo)
+
+    async def agenerate(self, text: Text | AsyncIterable[str], **options: Unpack[SpeakOptions]) -> Audio:
+        """`generate` for asyncio; `text` may also be an async iterator of pieces."""
+        stream, tempo = self._open(text, options)
+        async with feeding(stream, text):
+            return _gathered([chunk async for chunk in _aretimed(stream, tempo)], stream)
+
+    async def astream(
+        self, text: Text | AsyncIterable[str], **options: Unpack[SpeakOptions]
+    ) -> AsyncIterator[AudioChunk]:
+        """`stream` for asyncio; `text` may also be an async iterator of pieces."""
+        stream, tempo = self._open(text, options)
+        async with feeding(stream, text):
+            async for chunk in _aretimed(stream, tempo):
+                yield chunk
+
+    def _open(self, text: Text | AsyncIterable[str], options: SpeakOptions) -> tuple[SpeechStream, float]:
+        """Submit a text; its pieces, if it comes in pieces, are pulled by a thread of their own."""
+        settings = dict(options)
+        speed = float(settings.pop("speed", 1.0))  # type: ignore[arg-type]
+        check_speed(speed)
+        if settings.pop("prompt_audio", None) is not None or settings.pop("prompt_text", None) is not None:
+            raise UnsupportedFeature(f"{self.model.name} cannot clone a voice from audio", "prompt_audio")
+        whole = isinstance(text, str)
+        request = SpeechRequest(text=text if whole else "", more_text=not whole, **settings)  # type: ignore[arg-type]
+        stream = self.submit(request)
+        if isinstance(text, Iterable) and not whole:
+            threading.Thread(target=_push_all, args=(stream, text), name="legato-text", daemon=True).start()
+        return stream, speed
+
+    def submit(self, request: SpeechRequest) -> SpeechStream:
+        """Accept a request and return its stream at once. Raises RequestError, Overloaded or EngineError at the door."""
+        voice = self.core.check(request)
+        report = StreamReport(self.model.rates.sample_hz, request.seed, self.model.name, voice.name)
+        with self._wake:
+            self._refuse_if_unable()
+            number = next(self._numbers)
+            stream = SpeechStream(
+                number, report, on_cancel=self._cancel, on_text=self._push_text, on_taken=self._taken
+            )
+            self._streams[number] = stream
+            self._commands.append(lambda: self.core.submit(number, request))
+            self._wake.notify()
+        return stream
+
+    def _refuse_if_unable(self) -> None:
+        if self._closed or self._broken is not None:
+            raise EngineError("the engine is closed" if self._closed else f"the engine broke: {self._broken}")
+        waiting = len(self._streams) - self.config.max_requests
+        if waiting >= self.config.max_waiting:
+            raise Overloaded(max(0, waiting), self.config.max_waiting)
+
+    def status(self) -> dict[str, int]:
+        """How busy the engine is, for health checks and admission."""
+        pool = self.core.lm.pool
+        return {
+            "running": self.core.running,
+            "waiting": max(0, len(self._streams) - self.core.running),
+            "kv_pages_used": pool.used,
+            "kv_pages": pool.pages - 1,
+        }
+
+    def warm_up(self) -> None:
+        """Speak a word to nobody, so that the first listener does not pay for first-time costs."""
+        self.generate("Ready." if "en" in self.model.languages else "好。")
+
+    def close(self) -> None:
+        """Stop the engine; requests still in it end with EngineError."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> SpeechEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the engine thread ---
+
+    def _run(self) -> None:
+        """Commands, then a step, until closed. The one boundary where any exception is caught: it fails everyone."""
+        try:
+            idle = True
+            while self._wait(idle):
+                idle = not self.core.step()
+        except Exception as error:
+            log.exception("the engine broke")
+            self._broken = error
+        for stream in list(self._streams.values()):
+            failure = EngineError("the engine was closed" if self._broken is None else f"the engine broke: {self._broken}")
+            failure.__cause__ = self._broken
+            stream.fail(failure)
+        self._streams.clear()
+
+    def _wait(self, idle: bool) -> bool:
+        """Run the commands that have come, waiting for one when idle. False when the engine is closed."""
+        with self._wake:
+            while idle and not self._commands and not self._closed:
+                self._wake.wait()
+            commands = list(self._commands)
+            self._commands.clear()
+        for command in commands:
+            command()
+        return not self._closed
+
+    def _command(self, command: Callable[[], None]) -> None:
+        with self._wake:
+            self._commands.append(command)
+            self._wake.notify()
+
+    def _cancel(self, number: int) -> None:
+        self._command(lambda: self.core.cancel(number))
+
+    def _push_text(self, number: int, piece: str | None) -> None:
+        self._command(lambda: self.core.push_text(number, piece))
+
+    def _taken(self, number: int, samples: int) -> None:
+        self._command(lambda: self.core.taken(number, samples))
+
+    def _on_chunk(self, number: int, chunk: AudioChunk) -> None:
+        stream = self._streams[number]
+        stream.report.usage = self.core.usage(number) or stream.report.usage
+        if chunk.final:
+            self._leave(number)
+        stream.put(chunk)
+
+    def _on_error(self, number: int, error: SpeechError) -> None:
+        stream = self._streams[number]
+        self._leave(number)
+        stream.fail(error)
+
+    def _leave(self, number: int) -> None:
+        with self._wake:
+            del self._streams[number]
+
+
+def _push_all(stream: SpeechStream, pieces: Iterable[str]) -> None:
+    """Feed a stream from an iterator until either ends. A failing source fails the request."""
+    try:
+        for piece in pieces:
+            if stream.ended:
+                return
+            stream.push_text(piece)
+    except Exception as error:
+        stream.fail_source(error)
+        return
+    stream.end_text()
+
+
+def _gathered(chunks: list[AudioChunk], stream: SpeechStream) -> Audio:
+    samples = np.concatenate([chunk.pcm for chunk in chunks]) if chunks else np.zeros(0, np.float32)
+    return Audio(samples, stream.sample_rate_hz, stream.report)
+
+
+def _retimed(stream: SpeechStream, speed: float) -> Iterator[AudioChunk]:
+    """The stream's chunks at another speed; closing this cancels the stream."""
+    retime = _Retimer(stream.sample_rate_hz, speed)
+    with stream:
+        for chunk in stream:
+            yield retime(chunk)
+
+
+async def _aretimed(stream: SpeechStream, speed: float) -> AsyncIterator[AudioChunk]:
+    retime = _Retimer(stream.sample_rate_hz, speed)
+    with stream:
+        async for chunk in stream:
+            yield retime(chunk)
+
+
+class _Retimer:
+    """Chunks in, the same chunks at another speed out."""
+
+    def __init__(self, sample_rate_hz: int, speed: float) -> None:
+        self._tempo = None if speed == 1.0 else TempoStream(sample_rate_hz, speed)
+        self._next_sample = 0
+
+    def __call__(self, chunk: AudioChunk) -> AudioChunk:
+        if self._tempo is None:
+            return chunk
+        pcm = self._tempo.push(chunk.pcm)
+        if chunk.final:
+            pcm = np.concatenate([pcm, self._tempo.finish()])
+        start, self._next_sample = self._next_sample, self._next_sample + len(pcm)
+        return replace(chunk, pcm=pcm, start_sample=start)

@@ -1,0 +1,211 @@
+"""Piccolo's flow: codec tokens → log-mel by a block-attention DiT and Euler steps.
+
+The past of a window is kept in one of two ways:
+
+    kv          keys and values of the last finished block at the look-back layers, for every ODE step and guidance
+                branch. Only new frames are computed. The default.
+    recompute   the last `look_back` blocks are computed again with every window, held on the straight path between
+                their noise and their mel. Twice the work; it is how the first script ran these weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from legato.nn.dit import BlockDiT, Neighbours, Stored
+from legato.nn.layers import Linear
+from legato.nn.ode import cosine_grid, guided
+from legato.protocols import FlowFacts, FlowWindow
+
+from .config import PiccoloConfig
+
+BRANCHES = 2
+"""With and without conditioning, for guidance."""
+
+Past = Literal["kv", "recompute"]
+
+
+class TokenEncoder(nn.Module):
+    """Codes at the token rate → conditioning and a first guess of the mel at twice that rate."""
+
+    KERNELS = (5, 5, 3)
+    REACH_TOKENS = sum(kernel // 2 for kernel in KERNELS)
+
+    def __init__(self, codes: int, width: int, mel_bins: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(codes + 1, width)
+        self.depthwise = nn.ModuleList(nn.Conv1d(width, width, k, padding=k // 2, groups=width) for k in self.KERNELS)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in self.KERNELS)
+        self.inner = nn.ModuleList(Linear(width, 2 * width) for _ in self.KERNELS)
+        self.outer = nn.ModuleList(Linear(2 * width, width) for _ in self.KERNELS)
+        self.upsample, self.guess = Linear(width, 2 * width), Linear(width, mel_bins)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """codes [branches, n] → [branches, 2n, bins + width]: the guess, then the conditioning."""
+        x = self.embedding(codes)
+        for depthwise, norm, inner, outer in zip(self.depthwise, self.norms, self.inner, self.outer, strict=True):
+            y = norm(depthwise(x.transpose(1, 2)).transpose(1, 2))
+            x = x + outer(F.gelu(inner(y)))
+        h = self.upsample(x).reshape(x.shape[0], 2 * x.shape[1], -1)
+        return torch.cat([self.guess(h), h], -1)
+
+
+@dataclass
+class _History:
+    """What is kept of an utterance's past: stored[step][layer] (kv), or the last blocks' noise and mel (recompute)."""
+
+    stored: list[list[Stored]]
+    noise: Tensor
+    mel: Tensor
+
+
+@dataclass
+class _State:
+    """One window on its way: `x` and `noise` [blocks, b, bins]; the first `past` blocks are held (recompute only)."""
+
+    x: Tensor
+    noise: Tensor
+    conditioning: Tensor
+    near: Neighbours
+    past: int
+    kept: int
+    known: Tensor
+    stored: list[list[Stored]]
+
+
+class PiccoloFlow(nn.Module):
+    """Token encoder, DiT, time grid."""
+
+    def __init__(self, config: PiccoloConfig, past: Past = "kv") -> None:
+        super().__init__()
+        self.config, self.past = config, past
+        self.encoder = TokenEncoder(config.codes, config.dit.width, config.mel_bins)
+        self.dit = BlockDiT(config.dit)
+        self._block = config.dit.block_frames
+        self._block_tokens = self._block // config.rates.frames_per_token
+        self._back_blocks = len(config.dit.look_back_layers)
+        recomputed = self._back_blocks * self._block_tokens
+        self.facts = FlowFacts(
+            block_tokens=self._block_tokens,
+            look_back_blocks=self._back_blocks,
+            look_ahead_blocks=len(config.dit.look_ahead_layers),
+            left_tokens=recomputed if past == "recompute" else TokenEncoder.REACH_TOKENS,
+            ode_steps=config.ode_steps,
+            mel_bins=config.mel_bins,
+        )
+
+    def prepare(self) -> None:
+        """Tabulate what depends on the fixed time grid only; to be called once the weights are in place."""
+        grid = cosine_grid(self.config.ode_steps)
+        self._grid = [float(t) for t in grid]
+        self._modulations = self.dit.modulations(grid[:-1].to(self.dit.time_in.weight.device))
+
+    def open(self, window: FlowWindow) -> None:
+        device = self.dit.inputs.weight.device
+        fresh, tokens = window.noise.to(device), window.tokens.to(device)
+        branches = torch.stack([tokens, torch.full_like(tokens, self.config.codes)])
+        features = self.encoder(branches)
+        history: _History | None = window.history
+        empty = fresh.new_zeros(0, self._block, self.config.mel_bins)
+        recompute = self.past == "recompute" and history is not None
+        known, noise = (history.mel, history.noise) if recompute and history is not None else (empty, empty)
+        first_frame = (window.left_tokens - known.shape[0] * self._block_tokens) * self.config.rates.frames_per_token
+        frames = known.shape[0] * self._block + len(fresh)
+        noise = torch.cat([noise, self._blocks(fresh)])
+        window.state = _State(
+            x=noise.clone(),
+            noise=noise,
+            conditioning=self._blocks(features[:, first_frame : first_frame + frames]),
+            near=self._neighbours(frames, device, from_memory=history is not None and not recompute),
+            past=known.shape[0],
+            kept=window.keep_frames // self._block,
+            known=known,
+            stored=[],
+        )
+
+    def _blocks(self, frames: Tensor) -> Tensor:
+        """[…, F, C] → […, blocks, b, C], the last block filled with zeros."""
+        missing = -frames.shape[-2] % self._block
+        return F.pad(frames, (0, 0, 0, missing)).unflatten(-2, (-1, self._block))
+
+    def _neighbours(self, frames: int, device: torch.device, *, from_memory: bool) -> Neighbours:
+        """Both branches of one window, one after the other; memory holds one block per branch."""
+        blocks = -(-frames // self._block)
+        valid = (torch.arange(blocks * self._block) < frames).view(blocks, self._block).repeat(BRANCHES, 1)
+        index, branch = torch.arange(blocks), torch.arange(BRANCHES)[:, None]
+        before, after = index - 1, torch.where(index < blocks - 1, index + 1, -1)
+        before, after = (torch.where(i >= 0, i + branch * blocks, -1).flatten() for i in (before, after))
+        past = torch.full((BRANCHES, blocks), -1)
+        if from_memory:
+            past[:, :1] = branch
+        return Neighbours(*(t.to(device) for t in (valid, before, after, past.flatten())))
+
+    @torch.inference_mode()
+    def advance(self, windows: Seq[FlowWindow]) -> None:
+        states: list[_State] = [window.state for window in windows]
+        for window, state in zip(windows, states, strict=True):
+            self._hold_past(state, self._grid[window.step])
+        features = [torch.cat([s.x.expand(BRANCHES, *s.x.shape), s.conditioning], -1).flatten(0, 1) for s in states]
+        steps = torch.cat([f.new_full((len(f),), w.step, dtype=torch.long) for f, w in zip(features, windows, strict=True)])
+        velocity, own = self.dit(
+            torch.cat(features), self._modulations, steps, _together([s.near for s in states]), self._memory(windows)
+        )
+        first = 0
+        for window, state in zip(windows, states, strict=True):
+            blocks = len(state.x)
+            with_codes, without = velocity[first : first + BRANCHES * blocks].unflatten(0, (BRANCHES, blocks))
+            dt = self._grid[window.step + 1] - self._grid[window.step]
+            state.x = state.x + dt * guided(with_codes, without, self.config.guidance)
+            if not window.final and self.past == "kv":
+                last = first + state.kept - 1
+                state.stored.append([(k[last::blocks][:BRANCHES], v[last::blocks][:BRANCHES]) for k, v in own])
+            first += BRANCHES * blocks
+            window.step += 1
+
+    def _hold_past(self, state: _State, t: float) -> None:
+        """Frames already spoken stay on the straight path between their noise and their mel."""
+        if state.past:
+            state.x[: state.past] = (1 - t) * state.noise[: state.past] + t * state.known
+
+    def _memory(self, windows: Seq[FlowWindow]) -> list[Stored | None]:
+        """Per look-back layer, the stored blocks of the windows that have some, stacked in order."""
+        if self.past == "recompute":
+            return [None] * self._back_blocks
+        kept = [w.history.stored[w.step] for w in windows if w.history is not None]
+        if not kept:
+            return [None] * self._back_blocks
+        return [
+            (torch.cat([layers[i][0] for layers in kept]), torch.cat([layers[i][1] for layers in kept]))
+            for i in range(self._back_blocks)
+        ]
+
+    def close(self, window: FlowWindow) -> tuple[Tensor, _History | None]:
+        state: _State = window.state
+        window.state = None
+        mel = state.x[state.past :].flatten(0, 1)[: window.keep_frames] * self.config.mel_std + self.config.mel_mean
+        if window.final:
+            return mel, None
+        blocks = slice(max(0, state.past + state.kept - self._back_blocks), state.past + state.kept)
+        done = torch.cat([state.known, state.x[state.past :]])
+        return mel, _History(stored=state.stored, noise=state.noise[blocks], mel=done[blocks])
+
+
+def _together(parts: Seq[Neighbours]) -> Neighbours:
+    """Neighbours of several windows in one call."""
+    if len(parts) == 1:
+        return parts[0]
+    blocks = memories = 0
+    before, after, past = [], [], []
+    for part in parts:
+        before.append(torch.where(part.before >= 0, part.before + blocks, -1))
+        after.append(torch.where(part.after >= 0, part.after + blocks, -1))
+        past.append(torch.where(part.past >= 0, part.past + memories, -1))
+        blocks += len(part.before)
+        memories += int((part.past >= 0).sum())
+    return Neighbours(torch.cat([p.valid for p in parts]), torch.cat(before), torch.cat(after), torch.cat(past))

@@ -1,0 +1,89 @@
+"""Piccolo's safetensors files → nets. The files keep the names they were trained with; this is the table between."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from legato.errors import CheckpointError
+from legato.nn.decoder import fuse
+from legato.nn.weights import load_strict, read_tensors
+
+LM_NAMES = (
+    (r"^embed_tokens\.", "embedding."),
+    (r"^lm_head\.", "head."),
+    (r"^norm\.", "decoder.norm."),
+    (r"^layers\.(\d+)\.input_layernorm\.", r"decoder.layers.\1.attention_norm."),
+    (r"^layers\.(\d+)\.post_attention_layernorm\.", r"decoder.layers.\1.mlp_norm."),
+    (r"^layers\.(\d+)\.self_attn\.o_proj\.", r"decoder.layers.\1.out."),
+    (r"^layers\.(\d+)\.down_proj\.", r"decoder.layers.\1.mlp.down."),
+)
+FLOW_NAMES = (
+    (r"^enc\.emb\.", "encoder.embedding."),
+    (r"^enc\.dw\.", "encoder.depthwise."),
+    (r"^enc\.n\.", "encoder.norms."),
+    (r"^enc\.p1\.", "encoder.inner."),
+    (r"^enc\.p2\.", "encoder.outer."),
+    (r"^enc\.up\.", "encoder.upsample."),
+    (r"^enc\.mu\.", "encoder.guess."),
+    (r"^inp\.", "dit.inputs."),
+    (r"^t1\.", "dit.time_in."),
+    (r"^t2\.", "dit.time_out."),
+    (r"^blocks\.(\d+)\.ada\.", r"dit.layers.\1.modulation."),
+    (r"^blocks\.(\d+)\.qkv\.", r"dit.layers.\1.qkv."),
+    (r"^blocks\.(\d+)\.o\.", r"dit.layers.\1.out."),
+    (r"^blocks\.(\d+)\.f1\.", r"dit.layers.\1.inner."),
+    (r"^blocks\.(\d+)\.f2\.", r"dit.layers.\1.outer."),
+    (r"^ada\.", "dit.final_modulation."),
+    (r"^out\.", "dit.outputs."),
+)
+VOCODER_NAMES = (
+    (r"^pre\.", "inputs."),
+    (r"^n0\.", "input_norm."),
+    (r"^(blocks|tail)\.(\d+)\.dw\.", r"\1.\2.depthwise."),
+    (r"^(blocks|tail)\.(\d+)\.n\.", r"\1.\2.norm."),
+    (r"^(blocks|tail)\.(\d+)\.p1\.", r"\1.\2.inner."),
+    (r"^(blocks|tail)\.(\d+)\.p2\.", r"\1.\2.outer."),
+    (r"^(blocks|tail)\.(\d+)\.g$", r"\1.\2.scale"),
+    (r"^up\.", "upsample."),
+    (r"^n1\.", "output_norm."),
+)
+
+
+def load_lm(net: nn.Module, path: Path) -> None:
+    """Fill a PiccoloLM; query, key and value (and gate and up) projections become one matrix each."""
+    raw = read_tensors(path)
+    tensors = {}
+    for layer in {match[1] for name in raw if (match := re.match(r"layers\.(\d+)\.", name))}:
+        old, new = f"layers.{layer}.", f"decoder.layers.{layer}."
+        try:
+            for kind in ("weight", "bias"):
+                tensors[f"{new}qkv.{kind}"] = fuse(*(raw.pop(f"{old}self_attn.{p}_proj.{kind}") for p in "qkv"))
+            tensors[f"{new}mlp.gate_up.weight"] = fuse(*(raw.pop(f"{old}{p}_proj.weight") for p in ("gate", "up")))
+        except KeyError as error:
+            raise CheckpointError(f"{path} lacks {error}") from None
+    load_strict(net, tensors | _renamed(raw, LM_NAMES), path)
+
+
+def load_flow(net: nn.Module, path: Path) -> None:
+    """Fill a PiccoloFlow."""
+    load_strict(net, _renamed(read_tensors(path), FLOW_NAMES), path)
+
+
+def load_vocoder(net: nn.Module, path: Path) -> None:
+    """Fill a Vocos."""
+    load_strict(net, _renamed(read_tensors(path), VOCODER_NAMES), path)
+
+
+def _renamed(tensors: dict[str, Tensor], rules: tuple[tuple[str, str], ...]) -> dict[str, Tensor]:
+    renamed = {}
+    for name, tensor in tensors.items():
+        for pattern, replacement in rules:
+            new, hits = re.subn(pattern, replacement, name)
+            if hits:
+                name = new
+                break
+        renamed[name] = tensor
+    return renamed

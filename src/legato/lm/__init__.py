@@ -1,0 +1,1 @@
+"""Prompts → codec tokens: pages, scheduler, runner, sampler behind one stage."""

@@ -1,0 +1,63 @@
+"""Sampling of one id from one row of logits, with the request's own generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from legato.types import Sampling
+
+
+def sample(logits: Tensor, sampling: Sampling, seen: Seq[int], drawn: Seq[int], generator: torch.Generator) -> int:
+    """Draw an id from float32 logits [V], which may be written into.
+
+    `seen` are the ids the repetition penalty looks at, `drawn` those sampled so far, oldest first.
+    """
+    if sampling.repetition_penalty != 1.0 and seen:
+        penalize(logits, seen, sampling.repetition_penalty)
+    if sampling.temperature <= 0:
+        return int(logits.argmax())
+    scaled = logits / sampling.temperature
+    if sampling.ras_window:
+        return _repetition_aware(scaled, sampling, drawn, generator)
+    if not sampling.top_k and sampling.top_p >= 1.0:
+        return _draw(scaled.softmax(-1), generator)
+    kept = min(sampling.top_k or len(scaled), len(scaled))
+    values, ids = scaled.topk(kept)
+    probabilities = values.softmax(-1)
+    if sampling.top_p < 1.0:
+        before = probabilities.cumsum(-1) - probabilities
+        probabilities = probabilities * (before < sampling.top_p)
+    return int(ids[_draw(probabilities, generator)])
+
+
+def penalize(logits: Tensor, seen: Seq[int], penalty: float) -> None:
+    """Repetition penalty in place: logits of seen ids shrink towards less likely."""
+    ids = torch.tensor(sorted(set(seen)), device=logits.device)
+    scores = logits[ids]
+    logits[ids] = torch.where(scores > 0, scores / penalty, scores * penalty)
+
+
+def _repetition_aware(scaled: Tensor, sampling: Sampling, drawn: Seq[int], generator: torch.Generator) -> int:
+    """Nucleus draw; if its id fills too much of the recent window, a draw from the whole distribution instead.
+
+    The nucleus is cut from the full distribution: ids are kept while the probability before them is below `top_p` and
+    their rank below `top_k` (the id that crosses `top_p` is kept).
+    """
+    probabilities = scaled.softmax(-1)
+    ranked, ids = probabilities.sort(descending=True, stable=True)
+    before = ranked.cumsum(-1) - ranked
+    kept = max(1, int((before < sampling.top_p).sum()))
+    kept = min(kept, sampling.top_k) if sampling.top_k else kept
+    choice = int(ids[_draw(ranked[:kept], generator)])
+    recent = drawn[-sampling.ras_window :]
+    if recent.count(choice) >= sampling.ras_window * sampling.ras_threshold:
+        return _draw(probabilities, generator)
+    return choice
+
+
+def _draw(weights: Tensor, generator: torch.Generator) -> int:
+    """An index drawn in proportion to weights [n]."""
+    return int(torch.multinomial(weights, 1, generator=generator))

@@ -1,0 +1,122 @@
+"""LMStage: prompts in, codec tokens out, by plan, run and commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+
+from legato.errors import PromptTooLong
+from legato.nn.attention import PagedKV
+from legato.protocols import Prompt, SpeechLM
+from legato.types import SpeechTokens, UtteranceId
+
+from .pages import PagePool
+from .runner import Runner
+from .scheduler import Scheduler, SchedulerLimits
+from .sequence import Scheduled, Sequence
+
+
+@dataclass
+class LMUsage:
+    """What one utterance has cost in this stage."""
+
+    prompt_tokens: int
+    generated_tokens: int = 0
+    steps: int = 0
+    pages: int = 0
+    page_operations: int = 0
+
+
+@dataclass
+class StepCounters:
+    """Steps since the stage was made, and what was in them."""
+
+    steps: int = 0
+    decode_tokens: int = 0
+    prefill_tokens: int = 0
+    mixed_steps: int = 0
+
+
+class LMStage:
+    """The language model of one family, as a stage."""
+
+    def __init__(self, lm: SpeechLM, pages: int, page_size: int, limits: SchedulerLimits, backend: str) -> None:
+        self.pool = PagePool(pages, page_size)
+        self.scheduler = Scheduler(self.pool, limits)
+        self.runner = Runner(lm, PagedKV(pages, page_size, lm.kv_shape), backend)
+        self.counters = StepCounters()
+        self.usage: dict[UtteranceId, LMUsage] = {}
+
+    def add(self, item: Prompt) -> None:
+        """Queue a prompt. Raises PromptTooLong when even an empty cache could not hold it."""
+        if item.max_positions > self.pool.capacity_tokens:
+            raise PromptTooLong(
+                f"one utterance needs up to {item.max_positions} positions; the KV cache holds {self.pool.capacity_tokens}. "
+                "Shorten the sentence or give the cache more memory (engine.kv_memory_mb)"
+            )
+        generator = torch.Generator().manual_seed(item.seed)
+        vectors = None if item.vectors is None else list(item.vectors)
+        self.scheduler.add(Sequence(item, list(item.token_ids), vectors, generator))
+        self.usage[item.utterance] = LMUsage(len(item.token_ids))
+
+    def ready(self) -> list[UtteranceId]:
+        self._poll()
+        return self.scheduler.ready()
+
+    def _poll(self) -> None:
+        """Feed sequences whose host was late."""
+        for sequence in [*self.scheduler.running.values(), *self.scheduler.waiting.values()]:
+            if not sequence.pending and (step := sequence.prompt.continuation.poll()) is not None:
+                sequence.feed(step.feed, step.vectors)
+
+    def plan(self, order: Seq[UtteranceId]) -> list[Scheduled] | None:
+        return self.scheduler.plan(order) or None
+
+    def run(self, batch: list[Scheduled]) -> dict[int, int]:
+        return self.runner.run(batch)
+
+    def commit(self, batch: list[Scheduled], result: dict[int, int]) -> list[SpeechTokens]:
+        self._count(batch)
+        out = []
+        for index, scheduled in enumerate(batch):
+            self.scheduler.advance(scheduled)
+            if index in result:
+                out += self._accept(scheduled.sequence, result[index])
+        return out
+
+    def _accept(self, sequence: Sequence, token: int) -> list[SpeechTokens]:
+        sequence.sampled.append(token)
+        step = sequence.prompt.continuation.accept(token)
+        sequence.feed(step.feed, step.vectors)
+        sequence.finished = step.final
+        start = sequence.emitted
+        ids = () if step.emit is None else (step.emit,)
+        sequence.emitted += len(ids)
+        self.usage[sequence.utterance].generated_tokens += len(ids)
+        if sequence.finished:
+            self.scheduler.drop(sequence.utterance)
+            self.usage[sequence.utterance].page_operations = sequence.page_operations
+        elif not sequence.prompt.use_cache:
+            self.scheduler.recompute(sequence)
+        return [SpeechTokens(sequence.utterance, start, ids, sequence.finished)] if ids or sequence.finished else []
+
+    def _count(self, batch: list[Scheduled]) -> None:
+        decodes = sum(s.sequence.decoding for s in batch)
+        self.counters.steps += 1
+        self.counters.decode_tokens += decodes
+        self.counters.prefill_tokens += sum(s.length for s in batch if not s.sequence.decoding)
+        self.counters.mixed_steps += 0 < decodes < len(batch)
+        for scheduled in batch:
+            usage = self.usage[scheduled.sequence.utterance]
+            usage.steps += 1
+            usage.pages = max(usage.pages, len(scheduled.sequence.pages))
+            usage.page_operations = scheduled.sequence.page_operations
+
+    def drop(self, utterance: UtteranceId) -> None:
+        self.scheduler.drop(utterance)
+        self.usage.pop(utterance, None)
+
+    def __len__(self) -> int:
+        return len(self.scheduler.running) + len(self.scheduler.waiting)

@@ -1,0 +1,1 @@
+"""Nets shared by the families: tensors in, tensors out. No requests, no pages owned, no text."""

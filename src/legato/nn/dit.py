@@ -1,0 +1,169 @@
+"""Diffusion transformer (Peebles and Xie 2022, arXiv:2212.09748) that attends within blocks of mel frames.
+
+Every layer sees its own block; `look_back_layers` also see the block before, `look_ahead_layers` the block after. The
+net runs on a list of blocks [N, b, D] that may belong to any windows of any utterances, at any ODE step: each block
+names its neighbours by index, so no window mask is ever built and the cost of a block is constant.
+
+Keys of the block before may come from memory: `Neighbours.past` names, per block, a row of a stack of stored keys and
+values (kept unrotated: a block is always at the same place relative to its neighbours).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .layers import Linear, Rotary, rotate
+
+
+@dataclass(frozen=True)
+class DiTConfig:
+    """Sizes of a block-attention DiT. `inputs` is the width of one frame's input features."""
+
+    inputs: int
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    outputs: int
+    block_frames: int
+    look_back_layers: tuple[int, ...]
+    look_ahead_layers: tuple[int, ...]
+    rope_theta: float
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Who stands beside whom among N blocks of one call.
+
+    `valid` [N, b] marks real frames (the last block of an utterance may be short). `before` and `after` [N] index
+    blocks of this call, −1 for none; `past` [N] indexes stored blocks, −1 for none (at most one of `before`, `past`).
+    """
+
+    valid: Tensor
+    before: Tensor
+    after: Tensor
+    past: Tensor
+
+    def mask(self, back: bool, ahead: bool) -> Tensor:
+        """Which keys each block may see, [N, 1, 1, keys]; keys are [before | own | after] as the layer has them."""
+        kinds = [self.valid]
+        if back:
+            stored = (self.past >= 0)[:, None].expand_as(self.valid)
+            kinds.insert(0, torch.where((self.before >= 0)[:, None], self.valid[self.before], stored))
+        if ahead:
+            kinds.append(self.valid[self.after] & (self.after >= 0)[:, None])
+        return torch.cat(kinds, 1)[:, None, None]
+
+
+Stored = tuple[Tensor, Tensor]
+"""Unrotated keys and values of blocks at one layer, [M, heads, b, head_dim] each."""
+
+
+class DiTLayer(nn.Module):
+    """Attention and MLP with adaptive layer norm; the modulation comes from outside because it depends on time only."""
+
+    def __init__(self, config: DiTConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.modulation = Linear(config.width, 6 * config.width)
+        self.qkv = Linear(config.width, 3 * config.width)
+        self.out = Linear(config.width, config.width)
+        self.inner, self.outer = Linear(config.width, config.inner), Linear(config.inner, config.width)
+
+    def project(self, x: Tensor, shift: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Unrotated q, k, v [N, heads, b, head_dim] of x [N, b, D]."""
+        n, b, width = x.shape
+        y = torch.addcmul(shift, F.layer_norm(x, (width,)), 1 + scale)
+        q, k, v = self.qkv(y).view(n, b, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def mix(self, x: Tensor, attended: Tensor, modulation: Seq[Tensor]) -> Tensor:
+        """The rest of the layer: attended [N, heads, b, head_dim] joins x [N, b, D], then the MLP."""
+        gate, shift, scale, gate_mlp = modulation
+        x = torch.addcmul(x, gate, self.out(attended.transpose(1, 2).reshape(x.shape)))
+        y = torch.addcmul(shift, F.layer_norm(x, (x.shape[-1],)), 1 + scale)
+        return torch.addcmul(x, gate_mlp, self.outer(F.gelu(self.inner(y), approximate="tanh")))
+
+
+class BlockDiT(nn.Module):
+    """The net. `time` [S, D] embeddings become modulation once; `forward` picks a row per block."""
+
+    def __init__(self, config: DiTConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.inputs = Linear(config.inputs, config.width)
+        self.time_in, self.time_out = Linear(config.width, config.width), Linear(config.width, config.width)
+        self.layers = nn.ModuleList(DiTLayer(config) for _ in range(config.layers))
+        self.final_modulation = Linear(config.width, 2 * config.width)
+        self.outputs = Linear(config.width, config.outputs)
+        self._rotary = Rotary(config.width // config.heads, config.rope_theta)
+
+    def modulations(self, times: Tensor) -> list[Tensor]:
+        """Modulation of every layer and of the output for times [S] in [0, 1]: [S, 6 D] per layer, then [S, 2 D].
+
+        It depends on nothing else, so with a fixed time grid it is computed once per process.
+        """
+        half = self.config.width // 2
+        angles = times[:, None] * 1000 * torch.exp(-math.log(10000) * torch.arange(half) / half).to(times.device)
+        features = torch.cat([angles.sin(), angles.cos()], -1).to(self.time_in.weight.dtype)
+        embedded = F.silu(self.time_out(F.silu(self.time_in(features))))
+        tables = [layer.modulation(embedded) for layer in self.layers]
+        return [*tables, self.final_modulation(embedded)]
+
+    def forward(
+        self, features: Tensor, modulations: Seq[Tensor], steps: Tensor, near: Neighbours, stored: Seq[Stored | None]
+    ) -> tuple[Tensor, list[Stored]]:
+        """Velocity [N, b, outputs] of features [N, b, inputs].
+
+        `steps` [N] picks each block's row of `modulations`. `stored` holds one entry per look-back layer. Returns also
+        this call's own keys and values at the look-back layers.
+        """
+        table = self._table(features)
+        masks = {kind: near.mask(*kind) for kind in {self._kind(i) for i in range(len(self.layers))}}
+        x, own = self.inputs(features), []
+        for index, layer in enumerate(self.layers):
+            shift, scale, *rest = modulations[index].index_select(0, steps)[:, None].chunk(6, -1)
+            q, k, v = layer.project(x, shift, scale)
+            back, ahead = kind = self._kind(index)
+            memory = stored[len(own)] if back else None
+            if back:
+                own.append((k, v))
+            keys, values = _neighbourhood(k, v, near, memory, table, back=back, ahead=ahead)
+            attended = F.scaled_dot_product_attention(rotate(q, *table[1]), keys, values, attn_mask=masks[kind])
+            x = layer.mix(x, attended, rest)
+        shift, scale = modulations[-1].index_select(0, steps)[:, None].chunk(2, -1)
+        out: Tensor = self.outputs(torch.addcmul(shift, F.layer_norm(x, (x.shape[-1],)), 1 + scale))
+        return out, own
+
+    def _kind(self, layer: int) -> tuple[bool, bool]:
+        return layer in self.config.look_back_layers, layer in self.config.look_ahead_layers
+
+    def _table(self, like: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Rotary tables for the block before, the own block and the block after."""
+        block = self.config.block_frames
+        cos, sin = self._rotary.table(torch.arange(3 * block, device=like.device))
+        cos, sin = cos[:, 0].to(like.dtype), sin[:, 0].to(like.dtype)
+        return [(cos[i : i + block], sin[i : i + block]) for i in (0, block, 2 * block)]
+
+
+def _neighbourhood(
+    k: Tensor, v: Tensor, near: Neighbours, stored: Stored | None, table: list[tuple[Tensor, Tensor]], *, back: bool, ahead: bool
+) -> tuple[Tensor, Tensor]:
+    """Rotated keys and values [N, heads, keys, head_dim] that each block may look at."""
+    keys, values = [rotate(k, *table[1])], [v]
+    if back:
+        all_k, all_v = (k, v) if stored is None else (torch.cat([k, stored[0]]), torch.cat([v, stored[1]]))
+        at = torch.where(near.past >= 0, near.past + k.shape[0], near.before.clamp(min=0))
+        keys.insert(0, rotate(all_k[at], *table[0]))
+        values.insert(0, all_v[at])
+    if ahead:
+        at = near.after.clamp(min=0)
+        keys.append(rotate(k[at], *table[2]))
+        values.append(v[at])
+    return torch.cat(keys, 2), torch.cat(values, 2)

@@ -1,0 +1,258 @@
+"""What a model family gives to the engine. A family is nets and facts; it never schedules, caches or streams.
+
+Shapes: R rows (positions of any sequences, packed), D model width, B mel bins, F mel frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from legato.types import Rates, Reach, Sampling, Utterance, UtteranceId, Voice
+
+if TYPE_CHECKING:
+    import torch
+
+    from legato.nn.attention import AttentionInput, KVShape
+
+Item = TypeVar("Item", contravariant=True)
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
+Out = TypeVar("Out", covariant=True)
+
+
+class Stage(Protocol[Item, Batch, Result, Out]):
+    """One of the three stages, driven by the same verbs: decide (plan), compute (run), record (commit)."""
+
+    def add(self, item: Item) -> None:
+        """Take in new work."""
+
+    def ready(self) -> Seq[UtteranceId]:
+        """Utterances this stage could compute something for right now."""
+
+    def plan(self, order: Seq[UtteranceId]) -> Batch | None:
+        """Choose what to run now, most urgent first. Python only; None when there is nothing to do."""
+
+    def run(self, batch: Batch) -> Result:
+        """Compute it. Tensors only, no bookkeeping."""
+
+    def commit(self, batch: Batch, result: Result) -> list[Out]:
+        """Record the result and hand on what is final."""
+
+    def drop(self, utterance: UtteranceId) -> None:
+        """Forget an utterance and give back all it holds. Unknown utterances are ignored."""
+
+
+# --- language model -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """What follows from one sampled token.
+
+    `emit` is the codec id it stands for, if any. `feed` are the input ids that go in next (the sampled token itself,
+    a token of the host's choice, or nothing yet). `vectors` [len(feed), D] are added to their embeddings.
+    `final` ends the sequence.
+    """
+
+    emit: int | None = None
+    feed: tuple[int, ...] = ()
+    vectors: torch.Tensor | None = None
+    final: bool = False
+
+
+class Continuation(Protocol):
+    """The family's side of one sequence: what may be sampled next, and what goes in after it.
+
+    It is the general form of "the next input is the sampled token": a host may feed something else (the next phoneme
+    when the model asks for it, a vector from another model), or have nothing yet, and the sequence waits.
+    """
+
+    def constrain(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits [V] as the sampler shall see them. May write into its argument."""
+
+    def accept(self, token: int) -> Step:
+        """Record a sampled token."""
+
+    def poll(self) -> Step | None:
+        """Input (`feed`, `vectors`) that has become available since `accept` fed nothing; None while there is none."""
+
+
+class SampledTokens:
+    """The usual continuation: every sampled id is a codec token and the next input, until a stop id."""
+
+    def __init__(self, stop_ids: frozenset[int], max_tokens: int, first_codec_id: int = 0) -> None:
+        self.stop_ids, self.max_tokens, self.first_codec_id = stop_ids, max_tokens, first_codec_id
+        self.count = 0
+
+    def constrain(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits
+
+    def accept(self, token: int) -> Step:
+        if token in self.stop_ids:
+            return Step(final=True)
+        self.count += 1
+        return Step(emit=token - self.first_codec_id, feed=(token,), final=self.count >= self.max_tokens)
+
+    def poll(self) -> Step | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids before generation, made by a frontend from an utterance.
+
+    `vectors` [len(token_ids), D], if given, are added to the embeddings. The first `shared_tokens` ids (a voice's
+    prompt) may share KV pages with other prompts of equal ids and equal `share_key`.
+    """
+
+    utterance: UtteranceId
+    token_ids: tuple[int, ...]
+    continuation: Continuation
+    sampling: Sampling
+    seed: int
+    max_positions: int
+    vectors: torch.Tensor | None = None
+    shared_tokens: int = 0
+    share_key: str = ""
+    use_cache: bool = True
+
+
+class Frontend(Protocol):
+    """Text of one utterance → prompt."""
+
+    def check(self, text: str) -> None:
+        """Raise a RequestError when the text, as given, is in a language or script this model cannot speak."""
+
+    def prompt(self, utterance: Utterance) -> Prompt | None:
+        """The prompt for an utterance; None when nothing in it can be spoken."""
+
+
+class SpeechLM(Protocol):
+    """A decoder over packed rows.
+
+    With `row_tile = r` a row's result does not depend on the rows beside it, and rows come in multiples of r; 0 makes
+    no such promise.
+    """
+
+    row_tile: int
+
+    @property
+    def kv_shape(self) -> KVShape:
+        """Size and place of its cache."""
+
+    def embed(self, ids: torch.Tensor, vectors: torch.Tensor | None) -> torch.Tensor:
+        """Input embeddings [R, D] of ids [R] (int64), plus vectors [R, D] if given."""
+
+    def forward(self, rows: torch.Tensor, attention: AttentionInput) -> torch.Tensor:
+        """Hidden states [R, D] after the last norm."""
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Float32 logits [n, V] of hidden states [n, D]."""
+
+
+# --- flow -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FlowFacts:
+    """How a flow may be cut: windows are whole blocks of `block_tokens`, with look-ahead in blocks.
+
+    `left_tokens` before the window are loaded with it (what its token encoder can see, or blocks it computes again).
+    """
+
+    block_tokens: int
+    look_back_blocks: int
+    look_ahead_blocks: int
+    left_tokens: int
+    ode_steps: int
+    mel_bins: int
+
+
+@dataclass
+class FlowWindow:
+    """One window of one utterance on its way through the ODE. Made by the flow stage, advanced by the family's flow.
+
+    `tokens` [n] (int64) are the codec ids loaded, of which the first `left_tokens` lie before the window. `noise`
+    [F, B] covers the window's frames: the first `keep_frames` are kept, the rest is look-ahead. `history` is what the
+    family kept of the utterance's past (None at its start); `state` is the family's own for this window.
+    """
+
+    utterance: UtteranceId
+    start_frame: int
+    keep_frames: int
+    tokens: torch.Tensor
+    left_tokens: int
+    noise: torch.Tensor
+    voice: Voice
+    history: Any
+    final: bool
+    step: int = 0
+    state: Any = None
+
+
+class Flow(Protocol):
+    """Codec tokens → mel, by integrating an ODE from noise, window by window.
+
+    Windows of different utterances and at different ODE steps may share one call of `advance`.
+    """
+
+    facts: FlowFacts
+
+    def open(self, window: FlowWindow) -> None:
+        """Compute what stays the same over the ODE steps (conditioning) into `window.state`."""
+
+    def advance(self, windows: Seq[FlowWindow]) -> None:
+        """One ODE step of every window; `window.step` grows by one."""
+
+    def close(self, window: FlowWindow) -> tuple[torch.Tensor, Any]:
+        """Log-mel [keep_frames, B] of a finished window, and the history for the utterance's next window."""
+
+
+# --- vocoder --------------------------------------------------------------------------------------------------------
+
+
+class Vocoder(Protocol):
+    """Mel → samples. `exact` says whether `reach` covers everything that can change a sample."""
+
+    reach: Reach
+    exact: bool
+
+    def forward(self, mels: Seq[torch.Tensor]) -> list[torch.Tensor]:
+        """Waves [F × samples_per_frame] of log-mels [F, B], one by one or together: the result is the same."""
+
+
+@dataclass(frozen=True)
+class SpeechModel:
+    """All that a family hands to the engine, once.
+
+    `ramp_blocks` are the lengths of the first, second, … flow window in blocks. `nets` names the kinds of net that a
+    config file may name too ("dit_backbone", "vocoder").
+    """
+
+    name: str
+    family: str
+    rates: Rates
+    voices: dict[str, Voice]
+    default_voice: str
+    frontend: Frontend
+    lm: SpeechLM
+    flow: Flow
+    vocoder: Vocoder
+    ramp_blocks: tuple[int, ...]
+    languages: tuple[str, ...] = ()
+    nets: dict[str, str] = field(default_factory=dict)
+    batch_invariant: bool = True
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What a caller may choose when a family is loaded. None leaves the family's own value."""
+
+    device: str = "cpu"
+    batch_invariant: bool = True
+    ode_steps: int | None = None
+    exact_joins: bool = True
+    recompute_past: bool = False

@@ -1,0 +1,66 @@
+"""Who goes next: playback deadlines. Pure Python, no clock of its own.
+
+Every listener has a moment at which the sound delivered so far runs out. Among stages and within a batch the request
+whose listener runs dry first goes first. A request without a first sound is due at once; only listeners about to run
+dry come before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from legato.types import UtteranceId
+
+
+@dataclass
+class Listener:
+    """One request as its listener hears it: sound starts at `first_sound_s` and `delivered_s` of it are there."""
+
+    accepted_s: float
+    first_sound_s: float | None = None
+    delivered_s: float = 0.0
+
+    def deliver(self, now_s: float, audio_s: float) -> None:
+        """Note that `audio_s` seconds of sound left at `now_s`. A listener that had run dry starts anew from here."""
+        if not audio_s:
+            return
+        if self.first_sound_s is None or self.dry_at_s < now_s:
+            self.first_sound_s, self.delivered_s = now_s, 0.0
+        self.delivered_s += audio_s
+
+    @property
+    def dry_at_s(self) -> float:
+        """When the sound delivered so far ends; the moment of acceptance while there is none."""
+        return self.accepted_s if self.first_sound_s is None else self.first_sound_s + self.delivered_s
+
+
+class Schedule:
+    """Orders utterances by the deadlines of their requests.
+
+    `guard_s` is the slack below which a listener comes before requests that have not sounded yet: a few times the
+    longest step.
+    """
+
+    def __init__(self, guard_s: float) -> None:
+        self.guard_s = guard_s
+        self.listeners: dict[int, Listener] = {}
+
+    def urgency(self, request: int, now_s: float) -> tuple[int, float]:
+        """Sort key: about to run dry, then not yet sounding (first come first), then by deadline."""
+        listener = self.listeners[request]
+        if listener.first_sound_s is None:
+            return 1, listener.accepted_s
+        return (0 if listener.dry_at_s - now_s < self.guard_s else 2), listener.dry_at_s
+
+    def order(self, utterances: Seq[UtteranceId], now_s: float) -> list[UtteranceId]:
+        """Most urgent first; utterances of one request in their order."""
+        return sorted(utterances, key=lambda u: (self.urgency(u.request, now_s), u.request, u.index))
+
+    def choose(self, ready: Seq[Seq[UtteranceId]], now_s: float) -> list[int]:
+        """Stages by urgency, given the utterances each has work for, nearest the listener first.
+
+        Equal urgency goes to the stage nearer the listener. Stages without work are left out.
+        """
+        busy = [i for i, utterances in enumerate(ready) if utterances]
+        return sorted(busy, key=lambda i: (min(self.urgency(u.request, now_s) for u in ready[i]), i))

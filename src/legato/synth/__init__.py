@@ -1,0 +1,1 @@
+"""Codec tokens → mel blocks → samples: two windowed stages."""

@@ -1,0 +1,177 @@
+"""The nouns that flow between the parts of Legato. Nothing here computes.
+
+Every streamed noun carries its absolute start in its own unit, so nobody keeps a hidden offset and a gap is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Codec tokens, mel frames and samples per second of one model. Ratios are exact or the model is refused."""
+
+    token_hz: int
+    frame_hz: int
+    sample_hz: int
+
+    def __post_init__(self) -> None:
+        if self.frame_hz % self.token_hz or self.sample_hz % self.frame_hz:
+            raise ValueError(f"rates do not divide: {self.token_hz} tokens, {self.frame_hz} frames, {self.sample_hz} Hz")
+
+    @property
+    def frames_per_token(self) -> int:
+        return self.frame_hz // self.token_hz
+
+    @property
+    def samples_per_frame(self) -> int:
+        """The hop."""
+        return self.sample_hz // self.frame_hz
+
+    @property
+    def samples_per_token(self) -> int:
+        return self.sample_hz // self.token_hz
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Receptive field of a net in its input units: what lies outside [t - left, t + right] cannot change output t.
+
+    `left = None` means all of the past. Windows are loaded from a multiple of `align`.
+    """
+
+    left: int | None
+    right: int
+    align: int = 1
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn. `temperature == 0` is greedy.
+
+    `top_k` keeps the k most likely ids, then `top_p` keeps the smallest set whose probability reaches p.
+    `repetition_penalty` is CTRL's (Keskar et al. 2019, arXiv:1909.05858): logits of ids already seen are divided by it
+    when positive and multiplied when negative.
+    `ras_window > 0` turns on repetition-aware sampling (VALL-E 2, arXiv:2406.05370): when the drawn id fills at least
+    `ras_threshold` of the last `ras_window` drawn ids, it is drawn again from the full distribution.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    ras_window: int = 0
+    ras_threshold: float = 0.1
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A named speaker that a family can condition on. `facts` is the family's own (prompt ids, vectors, reference mel)."""
+
+    name: str
+    description: str = ""
+    languages: tuple[str, ...] = ()
+    facts: Any = None
+
+
+@dataclass(frozen=True)
+class SpeechRequest:
+    """What a caller asks; the unit of delivery.
+
+    `text` is what is known now; with `more_text` the caller pushes the rest later and says when it ends.
+    """
+
+    text: str
+    voice: str | None = None
+    seed: int = 0
+    use_cache: bool = True
+    normalize: bool = True
+    more_text: bool = False
+    sampling: Sampling | None = None
+
+
+@dataclass(frozen=True)
+class UtteranceId:
+    """The `index`-th utterance of the request numbered `request`."""
+
+    request: int
+    index: int
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A sentence-sized piece of the text; the unit of synthesis."""
+
+    id: UtteranceId
+    text: str
+    voice: Voice
+    seed: int
+    use_cache: bool = True
+    sampling: Sampling | None = None
+
+
+@dataclass(frozen=True)
+class SpeechTokens:
+    """Codec ids [start_token, start_token + len(ids)) of an utterance. May be empty when `final`."""
+
+    utterance: UtteranceId
+    start_token: int
+    ids: tuple[int, ...]
+    final: bool
+
+
+@dataclass(frozen=True)
+class MelBlock:
+    """Contiguous mel frames handed from flow to vocoder: `mel` is [frames, bins], on the model's device."""
+
+    utterance: UtteranceId
+    start_frame: int
+    mel: torch.Tensor
+    final: bool
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Contiguous samples of one utterance, `pcm` float32 [n] on the host."""
+
+    utterance: UtteranceId
+    start_sample: int
+    pcm: np.ndarray
+    final: bool
+
+
+@dataclass(frozen=True)
+class AudioChunk:
+    """Contiguous samples of one request, ready for a transport. `pcm` is float32 [n] in [-1, 1].
+
+    `utterance` is the index of the utterance that the chunk belongs to. A `final` chunk may be empty.
+    """
+
+    request: int
+    start_sample: int
+    pcm: np.ndarray
+    sample_rate_hz: int
+    utterance: int
+    final: bool
+
+    @property
+    def duration_s(self) -> float:
+        return len(self.pcm) / self.sample_rate_hz
+
+
+@dataclass
+class Usage:
+    """What one request has cost so far."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    lm_steps: int = 0
+    pages_peak: int = 0
+    page_operations: int = 0
+    utterances: list[str] = field(default_factory=list)
