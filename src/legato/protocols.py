@@ -75,6 +75,12 @@ class Continuation(Protocol):
     def accept(self, token: int) -> Step:
         """Record a sampled token."""
 
+    def draft(self, limit: int) -> tuple[int, ...]:
+        """At most `limit` ids that will be fed next if the model takes the likely course; () if there is none.
+
+        They are computed in rows of the step that would be idle, and kept only as far as they come true.
+        """
+
     def poll(self) -> Step | None:
         """Input (`feed`, `vectors`) that has become available since `accept` fed nothing; None while there is none."""
 
@@ -94,6 +100,9 @@ class SampledTokens:
             return Step(final=True)
         self.count += 1
         return Step(emit=token - self.first_codec_id, feed=(token,), final=self.count >= self.max_tokens)
+
+    def draft(self, limit: int) -> tuple[int, ...]:
+        return ()
 
     def poll(self) -> Step | None:
         return None

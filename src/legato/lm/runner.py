@@ -1,4 +1,4 @@
-"""Runner: one forward pass over the spans of a step, and one sampled id per span that reaches its end."""
+"""Runner: one forward pass over the spans of a step, and logits for the spans that reach their end."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from torch import Tensor
 from legato.nn.attention import PagedKV, Span, attention_step
 from legato.protocols import SpeechLM
 
-from .sampler import sample
 from .sequence import Scheduled
 
 
 class Runner:
-    """Packs spans into rows, runs the model, samples. Holds the cache, and no state of any request."""
+    """Packs spans into rows and runs the model. Holds the cache, and no state of any request."""
 
     def __init__(self, lm: SpeechLM, cache: PagedKV, backend: str) -> None:
         self.lm, self.cache, self.backend = lm, cache, backend
         self.row_tile = max(1, lm.row_tile)
-        self._device = cache.keys[0].device
+        self._device = cache.layers[0].device
 
     @torch.inference_mode()
-    def run(self, batch: Seq[Scheduled]) -> dict[int, int]:
-        """Sampled id by index into the batch, for the spans that sample."""
+    def run(self, batch: Seq[Scheduled]) -> dict[int, Tensor]:
+        """Logits by index into the batch, for the spans that sample: [1 + drafts, V] each."""
         spans, rows = self._spans(batch)
-        ids = [i for s in batch for i in s.sequence.ids[s.start : s.start + s.length]]
+        ids = [i for s in batch for i in (*s.sequence.ids[s.start : s.start + s.length], *s.drafts)]
         ids += [0] * (rows - len(ids))
         embedded = self.lm.embed(torch.tensor(ids, device=self._device), self._vectors(batch, rows))
         hidden = self.lm.forward(embedded, attention_step(self.backend, self.cache, spans, rows))
-        ends = {i: span.row + span.length - 1 for i, span in enumerate(spans) if batch[i].samples}
-        if not ends:
+        wanted = {i: range(spans[i].row + s.length - 1, spans[i].row + s.rows) for i, s in enumerate(batch) if s.samples}
+        if not wanted:
             return {}
-        logits = self.lm.logits(hidden[self._padded(list(ends.values()))])
-        return {i: self._sample(batch[i], row) for i, row in zip(ends, logits, strict=False)}
+        used = [row for rows_of_one in wanted.values() for row in rows_of_one]
+        logits = self.lm.logits(hidden if used == list(range(len(used))) else hidden[self._padded(used)])
+        pieces = logits[: len(used)].split([len(rows_of_one) for rows_of_one in wanted.values()])
+        return dict(zip(wanted, pieces, strict=True))
 
     def _spans(self, batch: Seq[Scheduled]) -> tuple[list[Span], int]:
         spans, row = [], 0
         for scheduled in batch:
-            spans.append(Span(row, scheduled.start, scheduled.length, scheduled.sequence.pages))
-            row += scheduled.length
+            spans.append(Span(row, scheduled.start, scheduled.rows, scheduled.sequence.pages))
+            row += scheduled.rows
         return spans, -(-row // self.row_tile) * self.row_tile
 
     def _padded(self, rows: list[int]) -> list[int]:
@@ -59,13 +60,5 @@ class Runner:
             if vectors is not None:
                 stop = scheduled.start + scheduled.length
                 stacked[row : row + scheduled.length] = torch.stack(vectors[scheduled.start : stop])
-            row += scheduled.length
+            row += scheduled.rows
         return stacked
-
-    @staticmethod
-    def _sample(scheduled: Scheduled, logits: Tensor) -> int:
-        sequence = scheduled.sequence
-        constrained = sequence.prompt.continuation.constrain(logits)
-        penalty = sequence.prompt.sampling.repetition_penalty
-        seen = sequence.sampled if penalty != 1.0 else ()
-        return sample(constrained, sequence.prompt.sampling, seen, sequence.sampled, sequence.generator)

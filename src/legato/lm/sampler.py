@@ -10,13 +10,10 @@ from torch import Tensor
 from legato.types import Sampling
 
 
-def sample(logits: Tensor, sampling: Sampling, seen: Seq[int], drawn: Seq[int], generator: torch.Generator) -> int:
-    """Draw an id from float32 logits [V], which may be written into.
-
-    `seen` are the ids the repetition penalty looks at, `drawn` those sampled so far, oldest first.
-    """
-    if sampling.repetition_penalty != 1.0 and seen:
-        penalize(logits, seen, sampling.repetition_penalty)
+def sample(logits: Tensor, sampling: Sampling, drawn: Seq[int], generator: torch.Generator) -> int:
+    """Draw an id from float32 logits [V], which may be written into. `drawn` are the ids so far, oldest first."""
+    if sampling.repetition_penalty != 1.0 and drawn:
+        penalize(logits, drawn, sampling.repetition_penalty)
     if sampling.temperature <= 0:
         return int(logits.argmax())
     scaled = logits / sampling.temperature

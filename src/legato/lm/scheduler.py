@@ -8,7 +8,7 @@ again later.
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from legato.types import UtteranceId
 
@@ -19,11 +19,13 @@ from .sequence import Scheduled, Sequence
 @dataclass(frozen=True)
 class SchedulerLimits:
     """`max_tokens_per_step` is the budget of a step; beside decodes, prompts get at most `prefill_tokens_beside_decodes`
-    of it, so that a long prompt never makes listeners wait. At most `max_sequences` hold pages at once."""
+    of it, so that a long prompt never makes listeners wait. At most `max_sequences` hold pages at once. A step computes
+    whole tiles of `row_tile` rows, whether they are used or not."""
 
     max_tokens_per_step: int
     prefill_tokens_beside_decodes: int
     max_sequences: int
+    row_tile: int = 1
 
 
 @dataclass
@@ -69,7 +71,21 @@ class Scheduler:
             sequence = self._prefilling(utterance)
             if budget > 0 and sequence is not None and utterance not in plan.preempted:
                 budget -= self._grant(plan, sequence, min(sequence.pending, budget))
+        self._add_drafts(plan)
         return list(plan.spans.values())
+
+    def _add_drafts(self, plan: _Plan) -> None:
+        """Give rows that would only fill a tile to guesses, most urgent sequence first, without taking any pages away."""
+        spare = -sum(span.length for span in plan.spans.values()) % self.limits.row_tile
+        decodes = [span for span in plan.spans.values() if span.sequence.decoding and span.sequence.vectors is None]
+        for index, span in enumerate(decodes):
+            sequence = span.sequence
+            drafts = sequence.prompt.continuation.draft(-(-spare // (len(decodes) - index)))
+            held = len(sequence.pages)
+            if drafts and self.pool.extend(sequence.pages, len(sequence.ids) + len(drafts)):
+                sequence.page_operations += len(sequence.pages) - held
+                plan.spans[sequence.utterance] = replace(span, drafts=drafts)
+                spare -= len(drafts)
 
     def _prefilling(self, utterance: UtteranceId) -> Sequence | None:
         """A sequence with prompt ids to compute, running or fit to be admitted."""
@@ -141,6 +157,10 @@ class Scheduler:
             sequence.prompt_computed = True
             if prompt.use_cache and prompt.shared_tokens:
                 self.pool.publish(prompt.share_key, prompt.token_ids[: prompt.shared_tokens], sequence.pages)
+
+    def confirm(self, sequence: Sequence) -> None:
+        """A guess came true: the id that was just fed is computed already."""
+        sequence.computed += 1
 
     def recompute(self, sequence: Sequence) -> None:
         """Forget what was computed but keep the pages: generation without a cache."""

@@ -52,11 +52,19 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """Ids [start, start + length) of a sequence, computed in this step. Length 1 is a decode; there is no phase."""
+    """Ids [start, start + length) of a sequence, computed in this step. Length 1 is a decode; there is no phase.
+
+    `drafts` are guesses of the ids that follow, computed with them.
+    """
 
     sequence: Sequence
     start: int
     length: int
+    drafts: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return self.length + len(self.drafts)
 
     @property
     def samples(self) -> bool:

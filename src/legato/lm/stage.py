@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,6 +14,7 @@ from legato.types import SpeechTokens, UtteranceId
 
 from .pages import PagePool
 from .runner import Runner
+from .sampler import sample
 from .scheduler import Scheduler, SchedulerLimits
 from .sequence import Scheduled, Sequence
 
@@ -44,7 +45,7 @@ class LMStage:
 
     def __init__(self, lm: SpeechLM, pages: int, page_size: int, limits: SchedulerLimits, backend: str) -> None:
         self.pool = PagePool(pages, page_size)
-        self.scheduler = Scheduler(self.pool, limits)
+        self.scheduler = Scheduler(self.pool, replace(limits, row_tile=max(1, lm.row_tile)))
         self.runner = Runner(lm, PagedKV(pages, page_size, lm.kv_shape), backend)
         self.counters = StepCounters()
         self.usage: dict[UtteranceId, LMUsage] = {}
@@ -74,25 +75,30 @@ class LMStage:
     def plan(self, order: Seq[UtteranceId]) -> list[Scheduled] | None:
         return self.scheduler.plan(order) or None
 
-    def run(self, batch: list[Scheduled]) -> dict[int, int]:
+    def run(self, batch: list[Scheduled]) -> dict[int, torch.Tensor]:
         return self.runner.run(batch)
 
-    def commit(self, batch: list[Scheduled], result: dict[int, int]) -> list[SpeechTokens]:
+    @torch.inference_mode()
+    def commit(self, batch: list[Scheduled], result: dict[int, torch.Tensor]) -> list[SpeechTokens]:
         self._count(batch)
         out = []
         for index, scheduled in enumerate(batch):
             self.scheduler.advance(scheduled)
             if index in result:
-                out += self._accept(scheduled.sequence, result[index])
+                out += self._extend(scheduled, result[index])
         return out
 
-    def _accept(self, sequence: Sequence, token: int) -> list[SpeechTokens]:
-        sequence.sampled.append(token)
-        step = sequence.prompt.continuation.accept(token)
-        sequence.feed(step.feed, step.vectors)
-        sequence.finished = step.final
-        start = sequence.emitted
-        ids = () if step.emit is None else (step.emit,)
+    def _extend(self, scheduled: Scheduled, logits: torch.Tensor) -> list[SpeechTokens]:
+        """Sample from the first row of logits; go on with the next as long as what is fed was guessed right."""
+        sequence, start, ids = scheduled.sequence, scheduled.sequence.emitted, []
+        for row, draft in zip(logits, (*scheduled.drafts, None), strict=True):
+            step = sequence.prompt.continuation.accept(self._sample(sequence, row))
+            sequence.feed(step.feed, step.vectors)
+            ids += [] if step.emit is None else [step.emit]
+            sequence.finished = step.final
+            if step.final or step.feed != (draft,):
+                break
+            self.scheduler.confirm(sequence)
         sequence.emitted += len(ids)
         self.usage[sequence.utterance].generated_tokens += len(ids)
         if sequence.finished:
@@ -100,7 +106,15 @@ class LMStage:
             self.usage[sequence.utterance].page_operations = sequence.page_operations
         elif not sequence.prompt.use_cache:
             self.scheduler.recompute(sequence)
-        return [SpeechTokens(sequence.utterance, start, ids, sequence.finished)] if ids or sequence.finished else []
+        return [SpeechTokens(sequence.utterance, start, tuple(ids), sequence.finished)] if ids or sequence.finished else []
+
+    @staticmethod
+    def _sample(sequence: Sequence, logits: torch.Tensor) -> int:
+        sampling = sequence.prompt.sampling
+        constrained = sequence.prompt.continuation.constrain(logits)
+        token = sample(constrained, sampling, sequence.sampled, sequence.generator)
+        sequence.sampled.append(token)
+        return token
 
     def _count(self, batch: list[Scheduled]) -> None:
         decodes = sum(s.sequence.decoding for s in batch)

@@ -1,7 +1,8 @@
 """Attention over a paged KV cache, for packed spans of any sequences. One interface, three backends.
 
-    tiled              every position by itself over key tiles of one fixed size: its result does not depend on what
-                       shares the step or on how the prompt was cut into spans (bit for bit). The CPU default.
+    tiled              every position by itself over whole key tiles, in products whose shape depends on the position
+                       alone: its result does not depend on what shares the step or on how the prompt was cut into
+                       spans (bit for bit). The CPU default.
     sdpa               torch's scaled_dot_product_attention, span by span. Runs everywhere.
     flash_attention_2  one variable-length kernel call for the whole step (package flash-attn, CUDA).
 
@@ -19,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-TILE_KEYS = 512
-"""Keys per tile of the `tiled` backend: one tile up to that many positions, so that short sequences stay cheap."""
+TILE_KEYS = 256
+"""Keys per tile of the `tiled` backend."""
 
 BACKENDS = ("tiled", "sdpa", "flash_attention_2")
 
@@ -41,7 +42,7 @@ class KVShape:
 
 
 class PagedKV:
-    """Keys and values of every layer, [slots, kv_heads, head_dim] each; page p owns slots [p·size, (p+1)·size).
+    """Keys and values of every layer, [slots, 2 kv_heads, head_dim], keys first; page p owns slots [p·size, (p+1)·size).
 
     Page 0 is nobody's: rows that only fill a tile write there. One tile of spare slots follows the last page, so that
     whole tiles can be read from any page on.
@@ -50,14 +51,30 @@ class PagedKV:
     def __init__(self, pages: int, page_size: int, shape: KVShape) -> None:
         self.page_size = page_size
         self.tile = -(-TILE_KEYS // page_size) * page_size
-        size = (pages * page_size + self.tile, shape.kv_heads, shape.head_dim)
-        self.keys = [torch.zeros(size, dtype=shape.dtype, device=shape.device) for _ in range(shape.layers)]
-        self.values = [torch.zeros(size, dtype=shape.dtype, device=shape.device) for _ in range(shape.layers)]
+        self.kv_heads = shape.kv_heads
+        size = (pages * page_size + self.tile, 2 * shape.kv_heads, shape.head_dim)
+        self.layers = [torch.zeros(size, dtype=shape.dtype, device=shape.device) for _ in range(shape.layers)]
+        future = torch.ones(self.tile, self.tile, dtype=torch.bool, device=shape.device).triu(1)
+        self._causal = torch.zeros(self.tile, 1, self.tile, dtype=shape.dtype, device=shape.device)
+        self._causal.masked_fill_(future[:, None], float("-inf"))
 
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> None:
-        """Store k, v [R, kv_heads, head_dim] at slots [R]."""
-        self.keys[layer].index_copy_(0, slots, k)
-        self.values[layer].index_copy_(0, slots, v)
+    def bias(self, start: int, length: int) -> Tensor:
+        """Added to scores: 0 where positions [start, start + length), of one tile, may look; −inf where they may not.
+
+        The result is [length, 1, keys], for all keys up to the end of their tile.
+        """
+        before, first = start // self.tile * self.tile, start % self.tile
+        rows = self._causal[first : first + length]
+        return torch.cat([rows.new_zeros(length, 1, before), rows], -1) if before else rows
+
+    def write(self, layer: int, slots: Tensor, kv: Tensor) -> None:
+        """Store keys and values [R, 2 kv_heads, head_dim] at slots [R]."""
+        self.layers[layer].index_copy_(0, slots, kv)
+
+    def read(self, layer: int, slots: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values [K, kv_heads, head_dim] each."""
+        both = self.layers[layer][slots]
+        return both[:, : self.kv_heads], both[:, self.kv_heads :]
 
 
 @dataclass(frozen=True)
@@ -79,8 +96,8 @@ class AttentionInput(Protocol):
 
     positions: Tensor
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write k, v [R, kv_heads, head_dim] and return attention of q [R, heads, head_dim] over all that is causal.
+    def attend(self, layer: int, q: Tensor, kv: Tensor) -> Tensor:
+        """Write kv [R, 2 kv_heads, head_dim] and return attention of q [R, heads, head_dim] over all that is causal.
 
         The result is [R, heads × head_dim]. Rows that belong to no span come back as zeros.
         """
@@ -98,9 +115,8 @@ class _Step:
                 at = span.start + offset
                 positions[span.row + offset] = at
                 slots[span.row + offset] = span.pages[at // size] * size + at % size
-        device = cache.keys[0].device
-        self.positions = torch.tensor(positions, device=device)
-        self.slots = torch.tensor(slots, device=device)
+        device = cache.layers[0].device
+        self.positions, self.slots = torch.tensor([positions, slots], device=device)
 
     def _where(self, span: Span, slots: int) -> slice | Tensor:
         """The first `slots` slots of a span's sequence: a slice when its pages lie in a row, else an index.
@@ -117,64 +133,72 @@ class _Step:
 
 
 class TiledAttention(_Step):
-    """Position by position, key tile by key tile, always in products of one shape."""
+    """Position by position, over whole key tiles: the shape of every product depends on the position alone.
+
+    A span is cut where a position needs one tile more; within such a part all positions see the same number of keys.
+    """
 
     def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int) -> None:
         super().__init__(cache, spans, rows)
-        tile = cache.tile
-        self._tiles = [-(-span.stop // tile) for span in spans]
-        self._at = [self._where(span, tiles * tile) for span, tiles in zip(spans, self._tiles, strict=True)]
-        self._bias = [self._mask(span, tiles) for span, tiles in zip(spans, self._tiles, strict=True)]
+        self._parts = [_Part(part, self._where(part, _tiles(part, cache.tile) * cache.tile)) for part in self._cut(spans)]
+        self._bias = [cache.bias(part.span.start, part.span.length) for part in self._parts]
+        filled = sum(span.length for span in spans)
+        self._fill = rows - filled
 
-    def _mask(self, span: Span, tiles: int) -> list[Tensor]:
-        """Per tile: 0 where a position may look, −inf elsewhere, [length, 1, tile] each."""
-        keys = torch.arange(tiles * self.cache.tile, device=self.slots.device)
-        at = self.positions[span.row : span.row + span.length]
-        bias = torch.zeros(span.length, 1, len(keys), device=keys.device).masked_fill_(
-            (keys[None] > at[:, None])[:, None], float("-inf")
-        )
-        return list(bias.split(self.cache.tile, -1))
+    def _cut(self, spans: Seq[Span]) -> list[Span]:
+        """Parts of spans that lie within one key tile each."""
+        parts, tile = [], self.cache.tile
+        for span in spans:
+            at = span.start
+            while at < span.stop:
+                stop = min(span.stop, (at // tile + 1) * tile)
+                parts.append(Span(span.row + at - span.start, at, stop - at, span.pages))
+                at = stop
+        return parts
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        self.cache.write(layer, self.slots, k, v)
+    def attend(self, layer: int, q: Tensor, kv: Tensor) -> Tensor:
+        self.cache.write(layer, self.slots, kv)
         rows, heads, head_dim = q.shape
-        kv_heads = k.shape[1]
-        q = (q * head_dim**-0.5).view(rows, kv_heads, heads // kv_heads, head_dim)
-        out = torch.zeros_like(q)
-        for span, at, tiles, bias in zip(self.spans, self._at, self._tiles, self._bias, strict=True):
-            keys, values = self.cache.keys[layer][at], self.cache.values[layer][at]
-            here = slice(span.row, span.row + span.length)
-            if span.length == 1 and tiles == 1:
-                out[span.row] = self._decode(q[span.row], keys, values, bias[0])
+        out = q.new_empty(rows, self.cache.kv_heads, heads // self.cache.kv_heads, head_dim)
+        grouped = q.reshape(out.shape)
+        for part, bias in zip(self._parts, self._bias, strict=True):
+            keys, values = self.cache.read(layer, part.slots)
+            span = part.span
+            if span.length == 1:
+                _attend_one(grouped[span.row], keys, values, bias, out[span.row])
             else:
-                self._prefill(q[here], keys, values, bias, out[here])
-        return out.view(rows, heads * head_dim)
+                here = slice(span.row, span.row + span.length)
+                _attend_many(grouped[here], keys, values, bias, out[here])
+        if self._fill:
+            out[rows - self._fill :] = 0
+        return out.view(rows, -1)
 
-    @staticmethod
-    def _decode(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-        """One position within the first tile: q [kv_heads, group, head_dim], all kv heads at once."""
-        scores = torch.bmm(q, keys.permute(1, 2, 0)).add_(bias)
-        weights = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
-        return torch.bmm(weights, values.transpose(0, 1)).div_(weights.sum(-1, keepdim=True))
 
-    def _prefill(self, q: Tensor, keys: Tensor, values: Tensor, bias: list[Tensor], out: Tensor) -> None:
-        """Many positions or many tiles: q [length, kv_heads, group, head_dim]; the same products as `_decode`."""
-        tile, length = self.cache.tile, q.shape[0]
-        for head in range(q.shape[1]):
-            key_tiles, value_tiles = keys[:, head].split(tile), values[:, head].split(tile)
-            scores = [
-                torch.bmm(q[:, head], key.t().expand(length, -1, -1)).add_(mask)
-                for key, mask in zip(key_tiles, bias, strict=True)
-            ]
-            peak = torch.stack([s.amax(-1, keepdim=True) for s in scores]).amax(0)
-            total: Tensor | None = None
-            mixed: Tensor | None = None
-            for score, value in zip(scores, value_tiles, strict=True):
-                weights = score.sub_(peak).exp_()
-                part, share = torch.bmm(weights, value.expand(length, -1, -1)), weights.sum(-1, keepdim=True)
-                mixed, total = (part, share) if mixed is None or total is None else (mixed.add_(part), total.add_(share))
-            assert mixed is not None and total is not None
-            out[:, head] = mixed.div_(total)
+@dataclass(frozen=True)
+class _Part:
+    """A span within one key tile, and where its keys lie."""
+
+    span: Span
+    slots: slice | Tensor
+
+
+def _tiles(span: Span, tile: int) -> int:
+    return -(-span.stop // tile)
+
+
+def _attend_one(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, out: Tensor) -> None:
+    """One position, all kv heads at once: q, out [kv_heads, group, head_dim], keys, values [K, kv_heads, head_dim]."""
+    scores = torch.baddbmm(bias, q, keys.permute(1, 2, 0), alpha=q.shape[-1] ** -0.5)
+    torch.bmm(scores.softmax(-1), values.transpose(0, 1), out=out)
+
+
+def _attend_many(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, out: Tensor) -> None:
+    """Positions as a batch, kv head by kv head: the same products as `_attend_one`, q [n, kv_heads, group, head_dim]."""
+    n = q.shape[0]
+    for head in range(q.shape[1]):
+        key, value = keys[:, head].t().expand(n, -1, -1), values[:, head].expand(n, -1, -1)
+        scores = torch.baddbmm(bias, q[:, head], key, alpha=q.shape[-1] ** -0.5)
+        out[:, head] = torch.bmm(scores.softmax(-1), value)
 
 
 class SdpaAttention(_Step):
@@ -192,18 +216,18 @@ class SdpaAttention(_Step):
         at = self.positions[span.row : span.row + span.length]
         return torch.arange(span.stop, device=at.device)[None] <= at[:, None]
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        self.cache.write(layer, self.slots, k, v)
-        rows, heads, head_dim = q.shape
+    def attend(self, layer: int, q: Tensor, kv: Tensor) -> Tensor:
+        self.cache.write(layer, self.slots, kv)
+        rows, heads, _ = q.shape
         out = torch.zeros_like(q)
         for span, at, mask in zip(self.spans, self._at, self._masks, strict=True):
             here = slice(span.row, span.row + span.length)
-            keys, values = (c[layer][at][: span.stop].transpose(0, 1)[None] for c in (self.cache.keys, self.cache.values))
+            keys, values = (t[: span.stop].transpose(0, 1)[None] for t in self.cache.read(layer, at))
             mixed = F.scaled_dot_product_attention(
-                q[here].transpose(0, 1)[None], keys, values, attn_mask=mask, enable_gqa=k.shape[1] != heads
+                q[here].transpose(0, 1)[None], keys, values, attn_mask=mask, enable_gqa=self.cache.kv_heads != heads
             )
             out[here] = mixed[0].transpose(0, 1)
-        return out.view(rows, heads * head_dim)
+        return out.view(rows, -1)
 
 
 class FlashAttention2(_Step):
@@ -225,9 +249,9 @@ class FlashAttention2(_Step):
     def _cumulative(self, lengths: list[int]) -> Tensor:
         return F.pad(torch.tensor(lengths).cumsum(0), (1, 0)).to(self.slots.device, torch.int32)
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        self.cache.write(layer, self.slots, k, v)
-        keys, values = self.cache.keys[layer][self._keys_at], self.cache.values[layer][self._keys_at]
+    def attend(self, layer: int, q: Tensor, kv: Tensor) -> Tensor:
+        self.cache.write(layer, self.slots, kv)
+        keys, values = (t.contiguous() for t in self.cache.read(layer, self._keys_at))
         out = torch.zeros_like(q)
         out[: self._queries] = self._kernel(
             q[: self._queries], keys, values, self._cu_seqlens_q, self._cu_seqlens_k, *self._longest, causal=True

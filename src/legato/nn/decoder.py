@@ -38,13 +38,11 @@ class DecoderLayer(nn.Module):
         self.out = Linear(config.heads * config.head_dim, config.width, bias=False)
         self.mlp = GatedMLP(config.width, config.inner)
 
-    def forward(self, x: Tensor, layer: int, cos: Tensor, sin: Tensor, attention: AttentionInput) -> Tensor:
-        """x [R, width] → [R, width]."""
-        turned = self.heads + self.kv_heads
-        qkv = self.qkv(self.attention_norm(x)).view(x.shape[0], -1, self.head_dim)
-        qk = rotate(qkv[:, :turned], cos, sin)
-        x = x + self.out(attention.attend(layer, qk[:, : self.heads], qk[:, self.heads :], qkv[:, turned:]))
-        return x + self.mlp(self.mlp_norm(x))
+    def forward(self, x: Tensor, layer: int, table: tuple[Tensor, Tensor], attention: AttentionInput) -> Tensor:
+        """x [R, width] → [R, width]. `table` turns queries and keys and leaves values as they are."""
+        qkv = rotate(self.qkv(self.attention_norm(x)).view(x.shape[0], -1, self.head_dim), *table)
+        x = self.out.add_to(x, attention.attend(layer, qkv[:, : self.heads], qkv[:, self.heads :]))
+        return self.mlp.add_to(x, self.mlp_norm(x))
 
 
 class Decoder(nn.Module):
@@ -52,17 +50,26 @@ class Decoder(nn.Module):
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
+        self._config = config
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.rotary = Rotary(config.head_dim, config.rope_theta)
 
     def forward(self, rows: Tensor, attention: AttentionInput) -> Tensor:
         """Embeddings [R, width] → hidden states [R, width] after the last norm."""
-        cos, sin = (t.to(rows.dtype) for t in self.rotary.table(attention.positions))
+        table = self._table(attention.positions, rows.dtype)
         for index, layer in enumerate(self.layers):
-            rows = layer(rows, index, cos, sin, attention)
+            rows = layer(rows, index, table, attention)
         hidden: Tensor = self.norm(rows)
         return hidden
+
+    def _table(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosine and sine [R, heads + 2 kv_heads, head_dim] for queries, keys and, as 1 and 0, values."""
+        cos, sin = (t.to(dtype) for t in self.rotary.table(positions))
+        turned, still = self._config.heads + self._config.kv_heads, self._config.kv_heads
+        ones = cos.new_ones(1, 1, 1).expand(len(cos), still, cos.shape[-1])
+        cos = torch.cat([cos.expand(-1, turned, -1), ones], 1)
+        return cos, torch.cat([sin.expand(-1, turned, -1), torch.zeros_like(ones)], 1)
 
 
 def fuse(*parts: Tensor) -> Tensor:

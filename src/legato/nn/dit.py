@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .layers import Linear, Rotary, rotate
+from .layers import Linear, Rotary, gelu_tanh, rotate
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,13 @@ class Neighbours:
     after: Tensor
     past: Tensor
 
-    def mask(self, back: bool, ahead: bool) -> Tensor:
-        """Which keys each block may see, [N, 1, 1, keys]; keys are [before | own | after] as the layer has them."""
+    def mask(self, back: bool, ahead: bool) -> Tensor | None:
+        """Which keys each block may see, [N, 1, 1, keys]; keys are [before | own | after] as the layer has them.
+
+        None when a block sees all of its own frames and nothing else.
+        """
+        if not back and not ahead and bool(self.valid.all()):
+            return None
         kinds = [self.valid]
         if back:
             stored = (self.past >= 0)[:, None].expand_as(self.valid)
@@ -62,7 +67,7 @@ class Neighbours:
 
 
 Stored = tuple[Tensor, Tensor]
-"""Unrotated keys and values of blocks at one layer, [M, heads, b, head_dim] each."""
+"""Unrotated keys and values of blocks at one layer, [M, b, heads, head_dim] each."""
 
 
 class DiTLayer(nn.Module):
@@ -76,19 +81,22 @@ class DiTLayer(nn.Module):
         self.out = Linear(config.width, config.width)
         self.inner, self.outer = Linear(config.width, config.inner), Linear(config.inner, config.width)
 
-    def project(self, x: Tensor, shift: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Unrotated q, k, v [N, heads, b, head_dim] of x [N, b, D]."""
+    def project(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+        """Unrotated q, k, v of x [N, b, D], as [N, b, 3 heads, head_dim]."""
         n, b, width = x.shape
-        y = torch.addcmul(shift, F.layer_norm(x, (width,)), 1 + scale)
-        q, k, v = self.qkv(y).view(n, b, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        return q, k, v
+        projected: Tensor = self.qkv(modulated_norm(x, shift, scale))
+        return projected.view(n, b, 3 * self.heads, width // self.heads)
 
     def mix(self, x: Tensor, attended: Tensor, modulation: Seq[Tensor]) -> Tensor:
         """The rest of the layer: attended [N, heads, b, head_dim] joins x [N, b, D], then the MLP."""
         gate, shift, scale, gate_mlp = modulation
         x = torch.addcmul(x, gate, self.out(attended.transpose(1, 2).reshape(x.shape)))
-        y = torch.addcmul(shift, F.layer_norm(x, (x.shape[-1],)), 1 + scale)
-        return torch.addcmul(x, gate_mlp, self.outer(F.gelu(self.inner(y), approximate="tanh")))
+        return torch.addcmul(x, gate_mlp, self.outer(gelu_tanh(self.inner(modulated_norm(x, shift, scale)))))
+
+
+def modulated_norm(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Layer norm without weights, times `scale` (1 + the net's), plus `shift`."""
+    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:]), scale)
 
 
 class BlockDiT(nn.Module):
@@ -104,41 +112,50 @@ class BlockDiT(nn.Module):
         self.outputs = Linear(config.width, config.outputs)
         self._rotary = Rotary(config.width // config.heads, config.rope_theta)
 
-    def modulations(self, times: Tensor) -> list[Tensor]:
-        """Modulation of every layer and of the output for times [S] in [0, 1]: [S, 6 D] per layer, then [S, 2 D].
+    def modulations(self, times: Tensor) -> Tensor:
+        """Modulation of every layer and of the output, side by side, for times [S] in [0, 1]: [S, (6 layers + 2) D].
 
-        It depends on nothing else, so with a fixed time grid it is computed once per process.
+        It depends on nothing else, so with a fixed time grid it is computed once per process. Scales come as 1 + scale.
         """
         half = self.config.width // 2
         angles = times[:, None] * 1000 * torch.exp(-math.log(10000) * torch.arange(half) / half).to(times.device)
         features = torch.cat([angles.sin(), angles.cos()], -1).to(self.time_in.weight.dtype)
         embedded = F.silu(self.time_out(F.silu(self.time_in(features))))
-        tables = [layer.modulation(embedded) for layer in self.layers]
-        return [*tables, self.final_modulation(embedded)]
+        table = torch.cat([*(layer.modulation(embedded) for layer in self.layers), self.final_modulation(embedded)], -1)
+        parts = table.unflatten(-1, (-1, self.config.width))
+        parts[:, 1::3] += 1
+        return table
 
     def forward(
-        self, features: Tensor, modulations: Seq[Tensor], steps: Tensor, near: Neighbours, stored: Seq[Stored | None]
+        self, features: Tensor, modulations: Tensor, steps: Tensor, near: Neighbours, stored: Seq[Stored | None]
     ) -> tuple[Tensor, list[Stored]]:
         """Velocity [N, b, outputs] of features [N, b, inputs].
 
         `steps` [N] picks each block's row of `modulations`. `stored` holds one entry per look-back layer. Returns also
         this call's own keys and values at the look-back layers.
         """
-        table = self._table(features)
+        table, heads = self._table(features), self.config.heads
         masks = {kind: near.mask(*kind) for kind in {self._kind(i) for i in range(len(self.layers))}}
+        parts = modulations.index_select(0, steps)[:, None].split(self.config.width, -1)
         x, own = self.inputs(features), []
         for index, layer in enumerate(self.layers):
-            shift, scale, *rest = modulations[index].index_select(0, steps)[:, None].chunk(6, -1)
-            q, k, v = layer.project(x, shift, scale)
+            shift, scale, *rest = parts[6 * index : 6 * index + 6]
+            qkv = layer.project(x, shift, scale)
             back, ahead = kind = self._kind(index)
             memory = stored[len(own)] if back else None
+            k, v = qkv[:, :, heads : 2 * heads], qkv[:, :, 2 * heads :]
             if back:
                 own.append((k, v))
-            keys, values = _neighbourhood(k, v, near, memory, table, back=back, ahead=ahead)
-            attended = F.scaled_dot_product_attention(rotate(q, *table[1]), keys, values, attn_mask=masks[kind])
-            x = layer.mix(x, attended, rest)
-        shift, scale = modulations[-1].index_select(0, steps)[:, None].chunk(2, -1)
-        out: Tensor = self.outputs(torch.addcmul(shift, F.layer_norm(x, (x.shape[-1],)), 1 + scale))
+            if back or ahead:
+                q = rotate(qkv[:, :, :heads], *table[1])
+                keys, values = _neighbourhood(k, v, near, memory, table, back=back, ahead=ahead)
+            else:
+                q, keys = rotate(qkv[:, :, : 2 * heads], *table[1]).split(heads, 2)
+                values = v
+            q, keys, values = (t.transpose(1, 2) for t in (q, keys, values))
+            x = layer.mix(x, F.scaled_dot_product_attention(q, keys, values, attn_mask=masks[kind]), rest)
+        shift, scale = parts[-2:]
+        out: Tensor = self.outputs(modulated_norm(x, shift, scale))
         return out, own
 
     def _kind(self, layer: int) -> tuple[bool, bool]:
@@ -148,14 +165,14 @@ class BlockDiT(nn.Module):
         """Rotary tables for the block before, the own block and the block after."""
         block = self.config.block_frames
         cos, sin = self._rotary.table(torch.arange(3 * block, device=like.device))
-        cos, sin = cos[:, 0].to(like.dtype), sin[:, 0].to(like.dtype)
+        cos, sin = cos.to(like.dtype), sin.to(like.dtype)
         return [(cos[i : i + block], sin[i : i + block]) for i in (0, block, 2 * block)]
 
 
 def _neighbourhood(
     k: Tensor, v: Tensor, near: Neighbours, stored: Stored | None, table: list[tuple[Tensor, Tensor]], *, back: bool, ahead: bool
 ) -> tuple[Tensor, Tensor]:
-    """Rotated keys and values [N, heads, keys, head_dim] that each block may look at."""
+    """Rotated keys and values [N, keys, heads, head_dim] that each block may look at."""
     keys, values = [rotate(k, *table[1])], [v]
     if back:
         all_k, all_v = (k, v) if stored is None else (torch.cat([k, stored[0]]), torch.cat([v, stored[1]]))
@@ -166,4 +183,4 @@ def _neighbourhood(
         at = near.after.clamp(min=0)
         keys.append(rotate(k[at], *table[2]))
         values.append(v[at])
-    return torch.cat(keys, 2), torch.cat(values, 2)
+    return torch.cat(keys, 1), torch.cat(values, 1)

@@ -7,6 +7,8 @@ number of rows, so a row's result does not depend on its neighbours. Callers bri
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,19 +27,28 @@ class Linear(nn.Linear):
         self.row_tile = row_tile
 
     def forward(self, x: Tensor) -> Tensor:
-        tile = self.row_tile
-        if not tile:
+        """x [..., in] → [..., out]."""
+        if not self.row_tile:
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, self.in_features)
-        tiles = rows.shape[0] // tile
-        if tiles * tile != rows.shape[0]:
-            raise ValueError(f"{rows.shape[0]} rows are not whole tiles of {tile}")
-        if tiles == 1:
+        if rows.shape[0] == self.row_tile:
             return F.linear(rows, self.weight, self.bias).view(*x.shape[:-1], self.out_features)
-        weight = self.weight.t().expand(tiles, -1, -1)
-        batch = rows.view(tiles, tile, self.in_features)
-        out = torch.bmm(batch, weight) if self.bias is None else torch.baddbmm(self.bias, batch, weight)
+        tiles, weight = self._tiled(rows)
+        out = torch.bmm(tiles, weight) if self.bias is None else torch.baddbmm(self.bias, tiles, weight)
         return out.view(*x.shape[:-1], self.out_features)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual [R, out] + this layer (which has no bias) of x [R, in], in one operation."""
+        if not self.row_tile or x.shape[0] == self.row_tile:
+            return torch.addmm(residual, x, self.weight.t())
+        tiles, weight = self._tiled(x)
+        return torch.baddbmm(residual.view(len(tiles), self.row_tile, -1), tiles, weight).view_as(residual)
+
+    def _tiled(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        tiles = rows.shape[0] // self.row_tile
+        if tiles * self.row_tile != rows.shape[0]:
+            raise ValueError(f"{rows.shape[0]} rows are not whole tiles of {self.row_tile}")
+        return rows.view(tiles, self.row_tile, -1), self.weight.t().expand(tiles, -1, -1)
 
 
 def freeze(net: nn.Module, row_tile: int = 0) -> None:
@@ -49,15 +60,23 @@ def freeze(net: nn.Module, row_tile: int = 0) -> None:
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square norm (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+    """Root-mean-square norm (Zhang and Sennrich 2019, arXiv:1910.07467).
+
+    Written by the length of x instead of its mean square, which takes half the operations: torch's own is not fused on
+    a CPU.
+    """
 
     def __init__(self, width: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.eps = eps
+        self.register_buffer("_root_eps", torch.tensor(math.sqrt(eps)), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        """x [..., width] → the same shape; float32 inside."""
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        root_mean_square = torch.hypot(length * x.shape[-1] ** -0.5, self._root_eps)
+        return torch.div(x, root_mean_square).to(x.dtype).mul_(self.weight)
 
 
 class Rotary:
@@ -90,7 +109,16 @@ class GatedMLP(nn.Module):
         self.gate_up = Linear(width, 2 * inner, bias=False)
         self.down = Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual [R, width] + MLP of x [R, width]."""
         gate, up = self.gate_up(x).chunk(2, -1)
-        out: Tensor = self.down(F.silu(gate) * up)
-        return out
+        return self.down.add_to(residual, F.silu(gate) * up)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU in its tanh form (Hendrycks and Gimpel 2016, arXiv:1606.08415), as x · σ(2√(2/π)(x + 0.044715 x³)).
+
+    Twice as fast as torch's on a CPU, whose tanh is slow.
+    """
+    slope = 2 * math.sqrt(2 / math.pi)
+    return torch.mul(x, x).mul_(0.044715 * slope).add_(slope).mul_(x).sigmoid_().mul_(x)

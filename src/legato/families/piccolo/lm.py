@@ -106,5 +106,9 @@ class TextSynchronous:
         code = token - FIRST_CODE
         return Step(emit=code, feed=(self.first_code_id + code,), final=self.codes >= MAX_CODES_PER_UTTERANCE)
 
+    def draft(self, limit: int) -> tuple[int, ...]:
+        """The phonemes that come next, should the model ask for them: a third of all steps, often several in a row."""
+        return tuple(self.phonemes[self.given : self.given + limit])
+
     def poll(self) -> Step | None:
         return None

@@ -1,0 +1,3 @@
+from legato.cli import main
+
+main()
