@@ -1,0 +1,90 @@
+// Every word on the page, in both languages.
+
+const en = {
+  text: "Text to speak",
+  placeholder: "Write something to hear it…",
+  voice: "Voice",
+  speed: "Speed",
+  speak: "Speak",
+  stop: "Stop",
+  download: "Download WAV",
+  key: "API key of this server",
+  wave: "Level of the sound over time",
+  firstSound: "First sound",
+  firstSoundNote: "from click to ear",
+  rtf: "Real-time factor",
+  rtfNote: "below 1 is faster than speech",
+  underrun: "Underrun",
+  underrunNote: "silence that had to be filled in",
+  total: "Total",
+  totalNote: "of speech",
+  keys: "Ctrl + Enter speaks, Esc stops",
+  characters: (count, most) => (most ? `${count} of ${most} characters` : count === "1" ? "1 character" : `${count} characters`),
+  ms: (value) => `${value} ms`,
+  s: (value) => `${value} s`,
+  waking: "warming up",
+  idle: "Ready",
+  waiting: "Waiting for the first sound",
+  playing: "Speaking",
+  done: "Done",
+  stopped: "Stopped",
+  failed: "Failed",
+  problems: {
+    unreachable: "The server cannot be reached. Is it running?",
+    broken: "The server broke off in the middle. What you heard is not all of it.",
+    silent: "The browser gave no sound device to this page.",
+  },
+  sample:
+    "The first word reaches you before the last one has been thought of. Listen closely: there is no seam between them.",
+};
+
+const zh = {
+  text: "要朗读的文本",
+  placeholder: "写点什么，听听看……",
+  voice: "音色",
+  speed: "语速",
+  speak: "朗读",
+  stop: "停止",
+  download: "下载 WAV",
+  key: "此服务器的 API 密钥",
+  wave: "声音的电平随时间变化",
+  firstSound: "首个声音",
+  firstSoundNote: "从点击到听见",
+  rtf: "实时率",
+  rtfNote: "小于 1 即快于说话",
+  underrun: "断流",
+  underrunNote: "被迫补入的静音",
+  total: "总时长",
+  totalNote: "语音",
+  keys: "Ctrl + Enter 朗读，Esc 停止",
+  characters: (count, most) => (most ? `${count} / ${most} 字` : `${count} 字`),
+  ms: (value) => `${value} 毫秒`,
+  s: (value) => `${value} 秒`,
+  waking: "预热中",
+  idle: "就绪",
+  waiting: "等待首个声音",
+  playing: "正在朗读",
+  done: "完成",
+  stopped: "已停止",
+  failed: "失败",
+  problems: {
+    unreachable: "无法连接服务器。它在运行吗？",
+    broken: "服务器中途断开，您听到的并不完整。",
+    silent: "浏览器没有为此页面提供声音设备。",
+    empty_input: "文本中没有可以朗读的内容。",
+    input_too_long: "文本太长，请缩短后再试。",
+    voice_not_found: "没有这个音色。",
+    invalid_api_key: "API 密钥错误或缺失，请在上方填写。",
+    server_busy: "服务器正忙，请稍后再试。",
+    not_ready: "服务器尚未就绪，请稍后再试。",
+    engine_error: "合成引擎出错。",
+  },
+  sample: "第一个字传到耳边的时候，最后一个字还没有想好。仔细听，字与字之间没有接缝。",
+};
+
+export const words = { en, zh };
+
+export function firstLanguage() {
+  const chosen = localStorage.getItem("language");
+  return chosen in words ? chosen : navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+}
