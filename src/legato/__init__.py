@@ -1,11 +1,11 @@
 """Legato: streaming speech generation. First sound early, and never a gap.
 
-    import legato
+import legato
 
-    with legato.load() as engine:
-        engine.generate("Good morning.").save("morning.wav")
-        for chunk in engine.stream("Sound arrives while this is still being made."):
-            play(chunk.pcm)
+with legato.load() as engine:
+    engine.generate("Good morning.").save("morning.wav")
+    for chunk in engine.stream("Sound arrives while this is still being made."):
+        play(chunk.pcm)
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from legato.errors import ConfigError
 
@@ -53,6 +53,15 @@ class EngineConfig(_Section):
     max_text_chars: PositiveInt = 100_000
     first_utterance_chars: PositiveInt = 100
     utterance_chars: PositiveInt = 200
+
+    @model_validator(mode="after")
+    def _first_utterance_fits(self) -> EngineConfig:
+        if self.first_utterance_chars > self.utterance_chars:
+            raise ValueError(
+                f"first_utterance_chars = {self.first_utterance_chars} is more than "
+                f"utterance_chars = {self.utterance_chars}"
+            )
+        return self
 
     def invariant_on(self, device: str) -> bool:
         """Whether results must not depend on what shares a batch: as written, else on a CPU."""
@@ -167,7 +176,7 @@ def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
     """The known keys of the section an unknown key was found in."""
     if len(location) == 1:
         return list(Config.model_fields)
-    sections = {
+    sections: dict[str, type[BaseModel]] = {
         "engine": EngineConfig,
         "server": ServerConfig,
         "api": ApiConfig,

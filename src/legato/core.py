@@ -68,9 +68,7 @@ class EngineCore:
         self.model, self.config = model, config
         self._on_chunk, self._on_error, self._now = on_chunk, on_error, now
         kv = model.lm.kv_shape
-        self.kernel, self.kernel_note = choose_backend(
-            config.attn_kernel, kv.device, kv.dtype, model.batch_invariant
-        )
+        self.kernel, self.kernel_note = choose_backend(config.attn_kernel, kv.device, kv.dtype, model.batch_invariant)
         self.lm = LMStage(
             model.lm,
             pages=config.pages(kv.bytes_per_position),
@@ -92,7 +90,7 @@ class EngineCore:
     def check(self, request: SpeechRequest) -> Voice:
         """Refuse what cannot be served, at the door. Changes nothing and may be called from any thread."""
         self._check_length(len(request.text))
-        if not request.more_text and not speakable(request.text):
+        if not request.more_text and not _says_something(request.text):
             raise EmptyText
         self.model.frontend.check(request.text)
         name = request.voice or self.model.default_voice
@@ -107,7 +105,9 @@ class EngineCore:
     def submit(self, number: int, request: SpeechRequest) -> None:
         """Accept a request under a number that was never used before. Raises RequestError."""
         voice = self.check(request)
-        splitter = UtteranceSplitter(first_chars=self.config.first_utterance_chars, max_chars=self.config.utterance_chars)
+        splitter = UtteranceSplitter(
+            first_chars=self.config.first_utterance_chars, max_chars=self.config.utterance_chars
+        )
         self._waiting[number] = _Speaking(number, request, voice, splitter)
         self.schedule.listeners[number] = Listener(self._now())
         self.push_text(number, request.text)
@@ -293,3 +293,8 @@ _NO_SAMPLES = np.zeros(0, np.float32)
 def _language(model: SpeechModel) -> str | None:
     """The language to read numbers and symbols in: the model's only one, else by the text."""
     return model.languages[0] if len(model.languages) == 1 else None
+
+
+def _says_something(text: str) -> bool:
+    """Whether anything can be spoken: letters and digits, or symbols that have a spoken form ("%")."""
+    return speakable(text) or speakable(normalize(text))

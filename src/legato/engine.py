@@ -89,7 +89,7 @@ class SpeechEngine:
         return _gathered(list(_retimed(stream, tempo)), stream)
 
     def stream(self, text: Text, **options: Unpack[SpeakOptions]) -> Iterator[AudioChunk]:
-        """Speak a text and yield its chunks as they become final. `text` may be an iterator of pieces (an LLM's tokens).
+        """Speak a text and yield its chunks as they become final; `text` may come in pieces (an LLM's tokens).
 
         Raises like `generate`, at once. Leaving the loop early cancels the request.
         """
@@ -126,15 +126,13 @@ class SpeechEngine:
         return stream, speed
 
     def submit(self, request: SpeechRequest) -> SpeechStream:
-        """Accept a request and return its stream at once. Raises RequestError, Overloaded or EngineError at the door."""
+        """Accept a request and return its stream at once. Raises RequestError, Overloaded or EngineError."""
         voice = self.core.check(request)
         report = StreamReport(self.model.rates.sample_hz, request.seed, self.model.name, voice.name)
         with self._wake:
             self._refuse_if_unable()
             number = next(self._numbers)
-            stream = SpeechStream(
-                number, report, on_cancel=self._cancel, on_text=self._push_text, on_taken=self._taken
-            )
+            stream = SpeechStream(number, report, on_cancel=self._cancel, on_text=self._push_text, on_taken=self._taken)
             self._streams[number] = stream
             self._commands.append(lambda: self.core.submit(number, request))
             self._wake.notify()
@@ -187,7 +185,9 @@ class SpeechEngine:
             log.exception("the engine broke")
             self._broken = error
         for stream in list(self._streams.values()):
-            failure = EngineError("the engine was closed" if self._broken is None else f"the engine broke: {self._broken}")
+            failure = EngineError(
+                "the engine was closed" if self._broken is None else f"the engine broke: {self._broken}"
+            )
             failure.__cause__ = self._broken
             stream.fail(failure)
         self._streams.clear()

@@ -36,11 +36,13 @@ def _refused(prefilling: PrefillingConfig) -> list[str]:
     problems = []
     if not prefilling.continuous_position_ids:
         problems.append(
-            "prefilling.continuous_position_ids = false would restart positions at every chunk, and the model would forget "
-            "what came before; write true"
+            "prefilling.continuous_position_ids = false would restart positions at every chunk, and the model would "
+            "forget what came before; write true"
         )
     if not prefilling.kv_paged:
-        problems.append("prefilling.kv_paged = false: there is no other cache; write true (use_cache = false per request)")
+        problems.append(
+            "prefilling.kv_paged = false: there is no other cache; write true (use_cache = false per request)"
+        )
     if not prefilling.decode_max_batch:
         problems.append("prefilling.decode_max_batch = false would let prompts hold up listeners; write true")
     for key in ("audio_block_seconds", "vision_patch_size", "vision_merge_2x2"):
@@ -73,13 +75,19 @@ def _chunk_problems(streaming: CodecStreamingConfig, model: SpeechModel) -> list
     problems = []
     tokens, block = streaming.code_frames_per_chunk, model.flow.facts.block_tokens
     if tokens is not None and tokens % block:
-        problems.append(f"codec_streaming.code_frames_per_chunk = {tokens} is not a multiple of {model.name}'s block of {block}")
+        problems.append(
+            f"codec_streaming.code_frames_per_chunk = {tokens} is not a multiple of {model.name}'s block of {block}"
+        )
     if streaming.chunk_ms is not None:
         expected = 1000 * (tokens or block) / model.rates.token_hz
         if tokens is None or streaming.chunk_ms != expected:
-            given = "codec_streaming.chunk_ms needs code_frames_per_chunk" if tokens is None else (
-                f"codec_streaming.chunk_ms = {streaming.chunk_ms:g}, but {tokens} codec tokens at "
-                f"{model.rates.token_hz} per second are {expected:g} ms"
+            given = (
+                "codec_streaming.chunk_ms needs code_frames_per_chunk"
+                if tokens is None
+                else (
+                    f"codec_streaming.chunk_ms = {streaming.chunk_ms:g}, but {tokens} codec tokens at "
+                    f"{model.rates.token_hz} per second are {expected:g} ms"
+                )
             )
             problems.append(f"{given}; write {expected:g} or leave it out")
     ahead = streaming.lookahead_chunks
@@ -107,7 +115,10 @@ def _prefilling_changes(prefilling: PrefillingConfig) -> dict[str, Any]:
 def _streaming_changes(streaming: CodecStreamingConfig, model: SpeechModel) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if streaming.code_frames_per_chunk is not None:
-        changes["ramp_blocks"] = (model.ramp_blocks[0], streaming.code_frames_per_chunk // model.flow.facts.block_tokens)
+        changes["ramp_blocks"] = (
+            model.ramp_blocks[0],
+            streaming.code_frames_per_chunk // model.flow.facts.block_tokens,
+        )
     if streaming.lookahead_chunks is not None:
         changes["look_ahead_blocks"] = streaming.lookahead_chunks
     if streaming.flow_matching_steps is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item", contravariant=True)
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
-Out = TypeVar("Out", covariant=True)
+Out = TypeVar("Out")
 
 
 class Stage(Protocol[Item, Batch, Result, Out]):

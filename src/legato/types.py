@@ -23,7 +23,9 @@ class Rates:
 
     def __post_init__(self) -> None:
         if self.frame_hz % self.token_hz or self.sample_hz % self.frame_hz:
-            raise ValueError(f"rates do not divide: {self.token_hz} tokens, {self.frame_hz} frames, {self.sample_hz} Hz")
+            raise ValueError(
+                f"rates do not divide: {self.token_hz} tokens, {self.frame_hz} frames, {self.sample_hz} Hz"
+            )
 
     @property
     def frames_per_token(self) -> int:
@@ -72,7 +74,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Voice:
-    """A named speaker that a family can condition on. `facts` is the family's own (prompt ids, vectors, reference mel)."""
+    """A named speaker. `facts` is what the family conditions on (prompt ids, vectors, reference mel)."""
 
     name: str
     description: str = ""

@@ -70,8 +70,8 @@ class PagePool:
             self._evict()
         if self._free < missing:
             return False
-        for _ in range(missing):
-            page = self._pick(held[-1] if held else None)
+        for wanted in range(missing, 0, -1):
+            page = self._pick(held[-1] if held else None, wanted)
             self.references[page] = 1
             self._free -= 1
             held.append(page)
@@ -79,13 +79,13 @@ class PagePool:
         self.counters.peak = max(self.counters.peak, self.used)
         return True
 
-    def _pick(self, last: int | None) -> int:
-        """The page after `last` if it is free, else a place with room to grow."""
+    def _pick(self, last: int | None, wanted: int) -> int:
+        """The page after `last` if it is free, else the first of `wanted` in the largest gap, with room to grow."""
         if last is not None and last + 1 < self.pages and not self.references[last + 1]:
             return last + 1
         start, length = self._largest_gap()
         grows_into = start > SCRATCH_PAGE + 1
-        return start + (length // 2 if grows_into else 0)
+        return start + (max(0, length - wanted) // 2 if grows_into else 0)
 
     def _largest_gap(self) -> tuple[int, int]:
         best, start = (0, 0), None

@@ -29,7 +29,9 @@ class Runner:
         ids += [0] * (rows - len(ids))
         embedded = self.lm.embed(torch.tensor(ids, device=self._device), self._vectors(batch, rows))
         hidden = self.lm.forward(embedded, attention_step(self.backend, self.cache, spans, rows))
-        wanted = {i: range(spans[i].row + s.length - 1, spans[i].row + s.rows) for i, s in enumerate(batch) if s.samples}
+        wanted = {
+            i: range(spans[i].row + s.length - 1, spans[i].row + s.rows) for i, s in enumerate(batch) if s.samples
+        }
         if not wanted:
             return {}
         used = [row for rows_of_one in wanted.values() for row in rows_of_one]

@@ -18,8 +18,8 @@ from .sequence import Scheduled, Sequence
 
 @dataclass(frozen=True)
 class SchedulerLimits:
-    """`max_tokens_per_step` is the budget of a step; beside decodes, prompts get at most `prefill_tokens_beside_decodes`
-    of it, so that a long prompt never makes listeners wait. At most `max_sequences` hold pages at once. A step computes
+    """`max_tokens_per_step` is the budget of a step; beside decodes, prompts get `prefill_tokens_beside_decodes`
+    of it at most, so that a long prompt never makes listeners wait. At most `max_sequences` hold pages at once. A step computes
     whole tiles of `row_tile` rows, whether they are used or not."""
 
     max_tokens_per_step: int
@@ -75,7 +75,7 @@ class Scheduler:
         return list(plan.spans.values())
 
     def _add_drafts(self, plan: _Plan) -> None:
-        """Give rows that would only fill a tile to guesses, most urgent sequence first, without taking any pages away."""
+        """Give rows that would only fill a tile to guesses, most urgent first, without taking any pages away."""
         spare = -sum(span.length for span in plan.spans.values()) % self.limits.row_tile
         decodes = [span for span in plan.spans.values() if span.sequence.decoding and span.sequence.vectors is None]
         for index, span in enumerate(decodes):

@@ -54,8 +54,8 @@ class LMStage:
         """Queue a prompt. Raises PromptTooLong when even an empty cache could not hold it."""
         if item.max_positions > self.pool.capacity_tokens:
             raise PromptTooLong(
-                f"one utterance needs up to {item.max_positions} positions; the KV cache holds {self.pool.capacity_tokens}. "
-                "Shorten the sentence or give the cache more memory (engine.kv_memory_mb)"
+                f"one utterance needs up to {item.max_positions} positions; the KV cache holds "
+                f"{self.pool.capacity_tokens}. Shorten the sentence or give the cache more memory (engine.kv_memory_mb)"
             )
         generator = torch.Generator().manual_seed(item.seed)
         vectors = None if item.vectors is None else list(item.vectors)
@@ -106,7 +106,9 @@ class LMStage:
             self.usage[sequence.utterance].page_operations = sequence.page_operations
         elif not sequence.prompt.use_cache:
             self.scheduler.recompute(sequence)
-        return [SpeechTokens(sequence.utterance, start, tuple(ids), sequence.finished)] if ids or sequence.finished else []
+        return (
+            [SpeechTokens(sequence.utterance, start, tuple(ids), sequence.finished)] if ids or sequence.finished else []
+        )
 
     @staticmethod
     def _sample(sequence: Sequence, logits: torch.Tensor) -> int:

@@ -42,7 +42,7 @@ class KVShape:
 
 
 class PagedKV:
-    """Keys and values of every layer, [slots, 2 kv_heads, head_dim], keys first; page p owns slots [p·size, (p+1)·size).
+    """Keys and values of every layer, [slots, 2 kv_heads, head_dim], keys first; page p owns slots from p · size on.
 
     Page 0 is nobody's: rows that only fill a tile write there. One tile of spare slots follows the last page, so that
     whole tiles can be read from any page on.
@@ -140,7 +140,9 @@ class TiledAttention(_Step):
 
     def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int) -> None:
         super().__init__(cache, spans, rows)
-        self._parts = [_Part(part, self._where(part, _tiles(part, cache.tile) * cache.tile)) for part in self._cut(spans)]
+        self._parts = [
+            _Part(part, self._where(part, _tiles(part, cache.tile) * cache.tile)) for part in self._cut(spans)
+        ]
         self._bias = [cache.bias(part.span.start, part.span.length) for part in self._parts]
         filled = sum(span.length for span in spans)
         self._fill = rows - filled
@@ -193,7 +195,7 @@ def _attend_one(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, out: Tens
 
 
 def _attend_many(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, out: Tensor) -> None:
-    """Positions as a batch, kv head by kv head: the same products as `_attend_one`, q [n, kv_heads, group, head_dim]."""
+    """Positions as a batch, head by head: the products of `_attend_one`, q, out [n, kv_heads, group, head_dim]."""
     n = q.shape[0]
     for head in range(q.shape[1]):
         key, value = keys[:, head].t().expand(n, -1, -1), values[:, head].expand(n, -1, -1)
@@ -265,7 +267,9 @@ def choose_backend(wanted: str, device: torch.device, dtype: torch.dtype, batch_
     `wanted` is "auto" or one of BACKENDS. Batch invariance needs `tiled`.
     """
     if batch_invariant:
-        reason = "" if wanted in ("auto", "tiled") else f"batch_invariant needs the tiled kernel, so {wanted} is not used"
+        reason = (
+            "" if wanted in ("auto", "tiled") else f"batch_invariant needs the tiled kernel, so {wanted} is not used"
+        )
         return "tiled", reason
     if wanted == "tiled":
         return "tiled", ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -121,7 +122,9 @@ class BlockDiT(nn.Module):
         angles = times[:, None] * 1000 * torch.exp(-math.log(10000) * torch.arange(half) / half).to(times.device)
         features = torch.cat([angles.sin(), angles.cos()], -1).to(self.time_in.weight.dtype)
         embedded = F.silu(self.time_out(F.silu(self.time_in(features))))
-        table = torch.cat([*(layer.modulation(embedded) for layer in self.layers), self.final_modulation(embedded)], -1)
+        table = torch.cat(
+            [*(layer.modulation(embedded) for layer in self._layers()), self.final_modulation(embedded)], -1
+        )
         parts = table.unflatten(-1, (-1, self.config.width))
         parts[:, 1::3] += 1
         return table
@@ -137,8 +140,9 @@ class BlockDiT(nn.Module):
         table, heads = self._table(features), self.config.heads
         masks = {kind: near.mask(*kind) for kind in {self._kind(i) for i in range(len(self.layers))}}
         parts = modulations.index_select(0, steps)[:, None].split(self.config.width, -1)
-        x, own = self.inputs(features), []
-        for index, layer in enumerate(self.layers):
+        x: Tensor = self.inputs(features)
+        own: list[Stored] = []
+        for index, layer in enumerate(self._layers()):
             shift, scale, *rest = parts[6 * index : 6 * index + 6]
             qkv = layer.project(x, shift, scale)
             back, ahead = kind = self._kind(index)
@@ -158,6 +162,9 @@ class BlockDiT(nn.Module):
         out: Tensor = self.outputs(modulated_norm(x, shift, scale))
         return out, own
 
+    def _layers(self) -> Seq[DiTLayer]:
+        return cast(Seq[DiTLayer], self.layers)
+
     def _kind(self, layer: int) -> tuple[bool, bool]:
         return layer in self.config.look_back_layers, layer in self.config.look_ahead_layers
 
@@ -170,7 +177,14 @@ class BlockDiT(nn.Module):
 
 
 def _neighbourhood(
-    k: Tensor, v: Tensor, near: Neighbours, stored: Stored | None, table: list[tuple[Tensor, Tensor]], *, back: bool, ahead: bool
+    k: Tensor,
+    v: Tensor,
+    near: Neighbours,
+    stored: Stored | None,
+    table: list[tuple[Tensor, Tensor]],
+    *,
+    back: bool,
+    ahead: bool,
 ) -> tuple[Tensor, Tensor]:
     """Rotated keys and values [N, keys, heads, head_dim] that each block may look at."""
     keys, values = [rotate(k, *table[1])], [v]

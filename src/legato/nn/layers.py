@@ -66,6 +66,8 @@ class RMSNorm(nn.Module):
     a CPU.
     """
 
+    _root_eps: Tensor
+
     def __init__(self, width: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))

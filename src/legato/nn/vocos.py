@@ -64,6 +64,8 @@ class ConvNeXt(nn.Module):
 class Vocos(nn.Module):
     """Log-mel → samples."""
 
+    window: Tensor
+
     def __init__(self, config: VocosConfig) -> None:
         super().__init__()
         self.config = config
@@ -91,9 +93,8 @@ class Vocos(nn.Module):
         fft, hop, frames = self.config.fft_samples, self.config.stft_hop_samples, x.shape[0]
         magnitude, phase = x.t().chunk(2, 0)
         spectrum = torch.polar(magnitude.exp().clamp(max=1e2), phase)
-        window: Tensor = self.window  # type: ignore[assignment]
-        pieces = torch.fft.irfft(spectrum, fft, dim=0) * window[:, None]
-        envelope = window.square()[:, None].expand(fft, frames)
+        pieces = torch.fft.irfft(spectrum, fft, dim=0) * self.window[:, None]
+        envelope = self.window.square()[:, None].expand(fft, frames)
         stacked = torch.stack([pieces, envelope])
         length = (frames - 1) * hop + fft
         wave, weight = F.fold(stacked, (1, length), (1, fft), stride=(1, hop))[:, 0, 0]

@@ -35,7 +35,12 @@ class FlowStage:
     """
 
     def __init__(
-        self, flow: Flow, rates: Rates, ramp_blocks: tuple[int, ...], max_windows: int, look_ahead_blocks: int | None = None
+        self,
+        flow: Flow,
+        rates: Rates,
+        ramp_blocks: tuple[int, ...],
+        max_windows: int,
+        look_ahead_blocks: int | None = None,
     ) -> None:
         self.flow, self.rates, self.max_windows = flow, rates, max_windows
         ahead = flow.facts.look_ahead_blocks if look_ahead_blocks is None else look_ahead_blocks

@@ -88,7 +88,10 @@ class VocoderStage:
         hop = self.rates.samples_per_frame
         start = max(window.load_start, window.keep_start - self.blend_frames)
         stop = window.keep_stop
-        return wave[(start - window.load_start) * hop : (stop - window.load_start) * hop].float().cpu().numpy()
+        used: np.ndarray = (
+            wave[(start - window.load_start) * hop : (stop - window.load_start) * hop].float().cpu().numpy()
+        )
+        return used
 
     def commit(self, batch: list[VocoderWindow], result: list[np.ndarray]) -> list[Samples]:
         return [self._emit(window, wave) for window, wave in zip(batch, result, strict=True)]

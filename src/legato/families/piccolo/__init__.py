@@ -1,4 +1,4 @@
-"""Piccolo: the embedded voice. Small nets of the same three stages as the large models; the weights are in the package."""
+"""Piccolo, the embedded voice: small nets of the same three stages as the large models; weights in the package."""
 
 from __future__ import annotations
 

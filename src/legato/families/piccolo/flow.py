@@ -152,7 +152,9 @@ class PiccoloFlow(nn.Module):
         for window, state in zip(windows, states, strict=True):
             self._hold_past(state, self._grid[window.step])
         features = [torch.cat([s.x.expand(BRANCHES, *s.x.shape), s.conditioning], -1).flatten(0, 1) for s in states]
-        steps = torch.cat([f.new_full((len(f),), w.step, dtype=torch.long) for f, w in zip(features, windows, strict=True)])
+        steps = torch.cat(
+            [f.new_full((len(f),), w.step, dtype=torch.long) for f, w in zip(features, windows, strict=True)]
+        )
         velocity, own = self.dit(
             torch.cat(features), self._modulations, steps, _together([s.near for s in states]), self._memory(windows)
         )

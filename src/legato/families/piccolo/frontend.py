@@ -32,8 +32,9 @@ class PiccoloFrontend:
             raise UnsupportedFeature(f"this voice speaks English; it cannot read {foreign!r}", "input")
 
     def phonemes(self, text: str) -> str:
-        """Phoneme characters of one utterance."""
-        return str(self._g2p(text))
+        """Phoneme characters of one utterance. The g2p takes the stop after a final "A.P.I." for part of the word."""
+        phonemes, mark = str(self._g2p(text)), text.rstrip()[-1:]
+        return phonemes + mark if mark in _END_MARKS and not phonemes.endswith(mark) else phonemes
 
     def prompt(self, utterance: Utterance) -> Prompt | None:
         self.check(utterance.text)
@@ -54,4 +55,5 @@ class PiccoloFrontend:
         )
 
 
+_END_MARKS = (".", "!", "?")
 _LAST_LATIN = 0x24F

@@ -1,0 +1,1 @@
+"""Text to utterances: what a caller writes, cut into sentence-sized pieces and turned into words that can be spoken."""
