@@ -46,6 +46,8 @@ class _Speaking:
     in_flight: set[int] = field(default_factory=set)
     delivering: int = 0
     early: dict[int, list[Samples]] = field(default_factory=dict)
+    history: list[tuple[str, list[int]]] = field(default_factory=list)
+    composing: int = 0
     next_sample: int = 0
     taken_samples: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -93,6 +95,8 @@ class EngineCore:
         if not request.more_text and not _says_something(request.text):
             raise EmptyText
         self.model.frontend.check(request.text)
+        if isinstance(request.voice, Voice):
+            return request.voice
         name = request.voice or self.model.default_voice
         if name not in self.model.voices:
             raise UnknownVoice(name, tuple(self.model.voices))
@@ -191,6 +195,8 @@ class EngineCore:
         for speaking in list(self._speaking.values()):
             limit = self.config.utterances_ahead if speaking.next_sample else 1
             while speaking.texts and len(speaking.in_flight) < limit and speaking.id in self._speaking:
+                if self.model.frontend.continues and speaking.composing:
+                    break
                 self._start(speaking)
 
     def _start(self, speaking: _Speaking) -> None:
@@ -201,7 +207,8 @@ class EngineCore:
         try:
             spoken = normalize(text, _language(self.model)) if request.normalize else text
             seed = (request.seed + SEED_STRIDE * index) % 2**63
-            utterance = Utterance(id, spoken, speaking.voice, seed, request.use_cache, request.sampling)
+            history = tuple((said, tuple(ids)) for said, ids in speaking.history)
+            utterance = Utterance(id, spoken, speaking.voice, seed, request.use_cache, request.sampling, history)
             prompt = self.model.frontend.prompt(utterance)
             if prompt is not None:
                 self.lm.add(prompt)
@@ -214,10 +221,17 @@ class EngineCore:
             return
         speaking.started += 1
         speaking.in_flight.add(index)
+        speaking.composing += 1
+        if self.model.frontend.continues:
+            speaking.history.append((spoken, []))
         speaking.usage.utterances.append(text)
 
     def _to_flow(self, tokens: SpeechTokens) -> None:
+        speaking = self._speaking[tokens.utterance.request]
+        if self.model.frontend.continues:
+            speaking.history[-1][1].extend(tokens.ids)
         if tokens.final:
+            speaking.composing -= 1
             self._settle(tokens.utterance)
         self.flow.add(tokens)
 

@@ -16,14 +16,15 @@ from pathlib import Path
 import numpy as np
 from typing_extensions import TypedDict, Unpack
 
+from legato.audio_file import read_audio
 from legato.config import EngineConfig
 from legato.core import EngineCore
-from legato.errors import EngineError, Overloaded, SpeechError, UnsupportedFeature
+from legato.errors import EngineError, Overloaded, RequestError, SpeechError, UnsupportedFeature
 from legato.protocols import SpeechModel
 from legato.report import StreamReport
 from legato.streams import SpeechStream, feeding
 from legato.tempo import TempoStream, check_speed
-from legato.types import AudioChunk, Sampling, SpeechRequest
+from legato.types import AudioChunk, Sampling, SpeechRequest, Voice
 
 log = logging.getLogger("legato")
 
@@ -116,14 +117,24 @@ class SpeechEngine:
         settings = dict(options)
         speed = float(settings.pop("speed", 1.0))  # type: ignore[arg-type]
         check_speed(speed)
-        if settings.pop("prompt_audio", None) is not None or settings.pop("prompt_text", None) is not None:
-            raise UnsupportedFeature(f"{self.model.name} cannot clone a voice from audio", "prompt_audio")
+        audio, said = settings.pop("prompt_audio", None), settings.pop("prompt_text", None)
+        if audio is not None or said is not None:
+            settings["voice"] = self._clone(audio, said)  # type: ignore[arg-type]
         whole = isinstance(text, str)
         request = SpeechRequest(text=text if whole else "", more_text=not whole, **settings)  # type: ignore[arg-type]
         stream = self.submit(request)
         if isinstance(text, Iterable) and not whole:
             threading.Thread(target=_push_all, args=(stream, text), name="legato-text", daemon=True).start()
         return stream, speed
+
+    def _clone(self, audio: str | Path | None, text: str | None) -> Voice:
+        """A voice from a sound file. Raises RequestError when the model cannot clone, or not from that."""
+        if self.model.cloner is None:
+            raise UnsupportedFeature(f"{self.model.name} cannot clone a voice from audio", "prompt_audio")
+        if audio is None:
+            raise RequestError("prompt_text needs prompt_audio, the recording that says it", "prompt_audio")
+        wave, rate = read_audio(Path(audio))
+        return self.model.cloner.clone(Path(audio).stem, wave, rate, text)
 
     def submit(self, request: SpeechRequest) -> SpeechStream:
         """Accept a request and return its stream at once. Raises RequestError, Overloaded or EngineError."""

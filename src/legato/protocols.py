@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from legato.types import Rates, Reach, Sampling, Utterance, UtteranceId, Voice
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
     from legato.nn.attention import AttentionInput, KVShape
@@ -129,7 +130,12 @@ class Prompt:
 
 
 class Frontend(Protocol):
-    """Text of one utterance → prompt."""
+    """Text of one utterance → prompt.
+
+    With `continues` an utterance's prompt needs what the ones before it said, so they cannot be made side by side.
+    """
+
+    continues: bool
 
     def check(self, text: str) -> None:
         """Raise a RequestError when the text, as given, is in a language or script this model cannot speak."""
@@ -232,6 +238,16 @@ class Vocoder(Protocol):
         """Waves [F × samples_per_frame] of log-mels [F, B], one by one or together: the result is the same."""
 
 
+class Cloner(Protocol):
+    """Reference audio → voice."""
+
+    def clone(self, name: str, wave: np.ndarray, sample_rate_hz: int, text: str | None) -> Voice:
+        """A voice like that of `wave` (float32 [channels, n] in [-1, 1]), which says `text`.
+
+        Raises RequestError naming what was measured when the audio cannot serve as a reference.
+        """
+
+
 @dataclass(frozen=True)
 class SpeechModel:
     """All that a family hands to the engine, once.
@@ -251,6 +267,7 @@ class SpeechModel:
     vocoder: Vocoder
     ramp_blocks: tuple[int, ...]
     languages: tuple[str, ...] = ()
+    cloner: Cloner | None = None
     nets: dict[str, str] = field(default_factory=dict)
     batch_invariant: bool = True
     device: str = "cpu"

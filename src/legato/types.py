@@ -86,11 +86,12 @@ class Voice:
 class SpeechRequest:
     """What a caller asks; the unit of delivery.
 
-    `text` is what is known now; with `more_text` the caller pushes the rest later and says when it ends.
+    `text` is what is known now; with `more_text` the caller pushes the rest later and says when it ends. `voice` is the
+    name of one of the model's voices, or a voice cloned for this request.
     """
 
     text: str
-    voice: str | None = None
+    voice: str | Voice | None = None
     seed: int = 0
     use_cache: bool = True
     normalize: bool = True
@@ -108,7 +109,10 @@ class UtteranceId:
 
 @dataclass(frozen=True)
 class Utterance:
-    """A sentence-sized piece of the text; the unit of synthesis."""
+    """A sentence-sized piece of the text; the unit of synthesis.
+
+    `history` holds text and codec ids of the request's earlier utterances, for frontends that continue from them.
+    """
 
     id: UtteranceId
     text: str
@@ -116,6 +120,7 @@ class Utterance:
     seed: int
     use_cache: bool = True
     sampling: Sampling | None = None
+    history: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -51,16 +51,15 @@ class Runner:
         return rows + [rows[0]] * (-len(rows) % self.row_tile)
 
     def _vectors(self, batch: Seq[Scheduled], rows: int) -> Tensor | None:
-        """The host's vectors for these rows; zeros for sequences without."""
-        known = [(s.sequence.vectors, s) for s in batch]
-        first = next((v[s.start] for v, s in known if v is not None), None)
+        """The host's vectors for these rows; zeros where there are none."""
+        known = [((s.sequence.vectors or [])[s.start : s.start + s.length], s) for s in batch]
+        first = next((vector for vectors, _ in known for vector in vectors if vector is not None), None)
         if first is None:
             return None
         stacked = first.new_zeros(rows, len(first))
-        row = 0
+        nothing, row = stacked[0].clone(), 0
         for vectors, scheduled in known:
-            if vectors is not None:
-                stop = scheduled.start + scheduled.length
-                stacked[row : row + scheduled.length] = torch.stack(vectors[scheduled.start : stop])
+            if vectors:
+                stacked[row : row + scheduled.length] = torch.stack([nothing if v is None else v for v in vectors])
             row += scheduled.rows
         return stacked

@@ -19,8 +19,8 @@ from .sequence import Scheduled, Sequence
 @dataclass(frozen=True)
 class SchedulerLimits:
     """`max_tokens_per_step` is the budget of a step; beside decodes, prompts get `prefill_tokens_beside_decodes`
-    of it at most, so that a long prompt never makes listeners wait. At most `max_sequences` hold pages at once. A step computes
-    whole tiles of `row_tile` rows, whether they are used or not."""
+    of it at most, so that a long prompt never makes listeners wait. At most `max_sequences` hold pages at once. A step
+    computes whole tiles of `row_tile` rows, whether they are used or not."""
 
     max_tokens_per_step: int
     prefill_tokens_beside_decodes: int

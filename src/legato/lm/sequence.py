@@ -13,8 +13,8 @@ from legato.types import UtteranceId
 class Sequence:
     """`ids` are all input ids known so far (prompt, sampled, fed by the host); of these `computed` are in the cache.
 
-    `vectors` holds one row per id when the prompt came with vectors. `generator` is the request's own source of
-    randomness. A sequence with nothing pending waits for its host.
+    `vectors` holds one row per id (None: nothing is added) when the prompt came with vectors. `generator` is the
+    request's own source of randomness. A sequence that `waits_for_host` has been sampled from and was fed nothing yet.
     """
 
     prompt: Prompt
@@ -27,6 +27,7 @@ class Sequence:
     sampled: list[int] = field(default_factory=list)
     finished: bool = False
     prompt_computed: bool = False
+    waits_for_host: bool = False
     page_operations: int = 0
 
     @property
@@ -35,8 +36,8 @@ class Sequence:
 
     @property
     def pending(self) -> int:
-        """Ids whose keys and values are not yet computed."""
-        return len(self.ids) - self.computed
+        """Ids whose keys and values shall be computed now; none while the host is late, even if pages were lost."""
+        return 0 if self.waits_for_host else len(self.ids) - self.computed
 
     @property
     def decoding(self) -> bool:
@@ -44,10 +45,11 @@ class Sequence:
         return self.pending == 1 and self.prompt_computed and self.prompt.use_cache
 
     def feed(self, ids: tuple[int, ...], vectors: Any = None) -> None:
-        """Append input ids, with one vector each if this sequence has vectors."""
+        """Append input ids, with one vector each if this sequence has vectors. No ids: the host will be late."""
         self.ids.extend(ids)
-        if self.vectors is not None:
-            self.vectors.extend(vectors)
+        self.waits_for_host = not ids
+        if self.vectors is not None and ids:
+            self.vectors.extend([None] * len(ids) if vectors is None else vectors)
 
 
 @dataclass(frozen=True)

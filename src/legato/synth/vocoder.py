@@ -122,4 +122,5 @@ class VocoderStage:
 def cross_fade(old: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Two renderings of the same samples, the old one fading out and the new one in, along half a Hann window."""
     rise = 0.5 - 0.5 * np.cos(np.pi * (np.arange(len(old), dtype=np.float32) + 0.5) / len(old))
-    return ((1 - rise) * old + rise * new).astype(np.float32)
+    faded: np.ndarray = ((1 - rise) * old + rise * new).astype(np.float32)
+    return faded

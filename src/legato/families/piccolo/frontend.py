@@ -20,6 +20,8 @@ EDGE = 0
 class PiccoloFrontend:
     """Makes prompts; holds the g2p and the phoneme table, nothing of any request."""
 
+    continues = False
+
     def __init__(self, config: PiccoloConfig, table: Tensor) -> None:
         from hibari.g2p import G2P
 
