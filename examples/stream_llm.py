@@ -10,7 +10,7 @@ import legato
 
 def language_model() -> Iterator[str]:
     """Stands in for any source of tokens."""
-    yield from "Certainly. The museum opens at nine. I would go early, before it gets crowded.".split(" ")
+    yield from ["Certainly.", "The", "museum", "opens", "at", "nine.", "I", "would", "go", "early,", "before", "it", "gets", "crowded."]
 
 
 def main() -> None:

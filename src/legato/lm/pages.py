@@ -66,9 +66,7 @@ class PagePool:
         missing = self.pages_for(tokens) - len(held)
         if missing <= 0:
             return True
-        while self._free < missing and self._prefixes:
-            self._evict()
-        if self._free < missing:
+        if not self._make_room(missing):
             return False
         for wanted in range(missing, 0, -1):
             page = self._pick(held[-1] if held else None, wanted)
@@ -77,6 +75,18 @@ class PagePool:
             held.append(page)
         self.counters.allocated += missing
         self.counters.peak = max(self.counters.peak, self.used)
+        return True
+
+    def _make_room(self, missing: int) -> bool:
+        """Forget prefixes that nobody uses, the oldest first, if that frees enough; otherwise keep them."""
+        short = missing - self._free
+        if short <= 0:
+            return True
+        idle = [key for key, page in self._prefixes.items() if self.references[page] == 1]
+        if short > len(idle):
+            return False
+        for key in idle[:short]:
+            self._evict(key)
         return True
 
     def _pick(self, last: int | None, wanted: int) -> int:
@@ -115,35 +125,35 @@ class PagePool:
     def share(self, share_key: str, ids: tuple[int, ...]) -> list[int]:
         """Pages that already hold a prefix of `ids` under this key; the caller holds a reference to each."""
         found: list[int] = []
-        for key in self._keys(share_key, ids):
+        keys = self._keys(share_key, ids)
+        for key in keys:
             page = self._prefixes.get(key)
             if page is None:
                 break
-            self._prefixes.move_to_end(key)
             self.references[page] += 1
             found.append(page)
+        for key in reversed(keys[: len(found)]):
+            self._prefixes.move_to_end(key)
         self.counters.shared += len(found)
         return found
 
     def publish(self, share_key: str, ids: tuple[int, ...], held: list[int]) -> None:
         """Let later sequences share the full pages of `ids`, whose keys and values are computed in `held`."""
-        for key, page in zip(self._keys(share_key, ids), held, strict=False):
+        for key, page in reversed([*zip(self._keys(share_key, ids), held, strict=False)]):
             if key not in self._prefixes:
                 self._prefixes[key] = page
                 self.references[page] += 1
 
     def _keys(self, share_key: str, ids: tuple[int, ...]) -> list[tuple[object, ...]]:
-        """One key per full page: everything up to its end."""
+        """One key per full page: everything up to its end. Later pages age first: alone they are of no use."""
         size = self.page_size
         return [(share_key, ids[: (i + 1) * size]) for i in range(len(ids) // size)]
 
-    def _evict(self) -> None:
-        """Forget the prefix page that was used longest ago."""
-        _, page = self._prefixes.popitem(last=False)
-        self._drop_reference(page)
+    def _evict(self, key: tuple[object, ...]) -> None:
+        self._drop_reference(self._prefixes.pop(key))
         self.counters.evicted += 1
 
     def forget_prefixes(self) -> None:
         """Empty the prefix cache."""
-        while self._prefixes:
-            self._evict()
+        for key in [*self._prefixes]:
+            self._evict(key)

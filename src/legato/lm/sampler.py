@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from legato.types import Sampling
+
+LEAST_TOP_P = 1e-9
+"""The most likely id is always kept."""
 
 
 def sample(logits: Tensor, sampling: Sampling, drawn: Seq[int], generator: torch.Generator) -> int:
@@ -26,7 +30,7 @@ def sample(logits: Tensor, sampling: Sampling, drawn: Seq[int], generator: torch
     probabilities = values.softmax(-1)
     if sampling.top_p < 1.0:
         before = probabilities.cumsum(-1) - probabilities
-        probabilities = probabilities * (before < sampling.top_p)
+        probabilities = probabilities * (before < max(sampling.top_p, LEAST_TOP_P))
     return int(ids[_draw(probabilities, generator)])
 
 
@@ -41,13 +45,12 @@ def _repetition_aware(scaled: Tensor, sampling: Sampling, drawn: Seq[int], gener
     """Nucleus draw; if its id fills too much of the recent window, a draw from the whole distribution instead.
 
     The nucleus is cut from the full distribution: ids are kept while the probability before them is below `top_p` and
-    their rank below `top_k` (the id that crosses `top_p` is kept).
+    their rank below `top_k` (the id that crosses `top_p` is kept). Probabilities are added up in float32, one by one.
     """
     probabilities = scaled.softmax(-1)
     ranked, ids = probabilities.sort(descending=True, stable=True)
-    before = ranked.cumsum(-1) - ranked
-    kept = max(1, int((before < sampling.top_p).sum()))
-    kept = min(kept, sampling.top_k) if sampling.top_k else kept
+    sums = np.add.accumulate(ranked[: sampling.top_k or len(ranked)].cpu().numpy())
+    kept = 1 + int((sums[:-1] < np.float32(sampling.top_p)).sum())
     choice = int(ids[_draw(ranked[:kept], generator)])
     recent = drawn[-sampling.ras_window :]
     if recent.count(choice) >= sampling.ras_window * sampling.ras_threshold:
@@ -56,5 +59,5 @@ def _repetition_aware(scaled: Tensor, sampling: Sampling, drawn: Seq[int], gener
 
 
 def _draw(weights: Tensor, generator: torch.Generator) -> int:
-    """An index drawn in proportion to weights [n]."""
-    return int(torch.multinomial(weights, 1, generator=generator))
+    """An index drawn in proportion to weights [n]; on the generator's device, so that a seed means the same anywhere."""
+    return int(torch.multinomial(weights.to(generator.device), 1, generator=generator))

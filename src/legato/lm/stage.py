@@ -9,7 +9,7 @@ import torch
 
 from legato.errors import PromptTooLong
 from legato.nn.attention import PagedKV
-from legato.protocols import Prompt, SpeechLM
+from legato.protocols import Prompt, SpeechLM, Step
 from legato.types import SpeechTokens, UtteranceId
 
 from .pages import PagePool
@@ -17,6 +17,10 @@ from .runner import Runner
 from .sampler import sample
 from .scheduler import Scheduler, SchedulerLimits
 from .sequence import Scheduled, Sequence
+
+
+CHEAP_ROWS = 4
+"""Without row tiles: up to this many rows cost about as much as one, because reading the weights dominates."""
 
 
 @dataclass
@@ -45,7 +49,7 @@ class LMStage:
 
     def __init__(self, lm: SpeechLM, pages: int, page_size: int, limits: SchedulerLimits, backend: str) -> None:
         self.pool = PagePool(pages, page_size)
-        self.scheduler = Scheduler(self.pool, replace(limits, row_tile=max(1, lm.row_tile)))
+        self.scheduler = Scheduler(self.pool, replace(limits, row_tile=lm.row_tile or CHEAP_ROWS))
         self.runner = Runner(lm, PagedKV(pages, page_size, lm.kv_shape), backend)
         self.counters = StepCounters()
         self.usage: dict[UtteranceId, LMUsage] = {}
@@ -92,7 +96,7 @@ class LMStage:
         """Sample from the first row of logits; go on with the next as long as what is fed was guessed right."""
         sequence, start, ids = scheduled.sequence, scheduled.sequence.emitted, []
         for row, draft in zip(logits, (*scheduled.drafts, None), strict=True):
-            step = sequence.prompt.continuation.accept(self._sample(sequence, row))
+            step = self._sample(sequence, row)
             sequence.feed(step.feed, step.vectors)
             ids += [] if step.emit is None else [step.emit]
             sequence.finished = step.final
@@ -111,12 +115,15 @@ class LMStage:
         )
 
     @staticmethod
-    def _sample(sequence: Sequence, logits: torch.Tensor) -> int:
-        sampling = sequence.prompt.sampling
-        constrained = sequence.prompt.continuation.constrain(logits)
-        token = sample(constrained, sampling, sequence.sampled, sequence.generator)
-        sequence.sampled.append(token)
-        return token
+    def _sample(sequence: Sequence, logits: torch.Tensor) -> Step:
+        """Draw until the family takes what was drawn."""
+        continuation, sampling = sequence.prompt.continuation, sequence.prompt.sampling
+        while True:
+            token = sample(continuation.constrain(logits), sampling, sequence.sampled, sequence.generator)
+            step = continuation.accept(token)
+            if not step.refused:
+                sequence.sampled.append(token)
+                return step
 
     def _count(self, batch: list[Scheduled]) -> None:
         decodes = sum(s.sequence.decoding for s in batch)

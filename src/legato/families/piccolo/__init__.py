@@ -12,7 +12,7 @@ from legato.nn.layers import freeze
 from legato.nn.vocos import Vocos
 from legato.nn.weights import read_tensors
 from legato.protocols import LoadOptions, SpeechModel
-from legato.types import Voice
+from legato.types import Ramp, Voice
 
 from .config import PiccoloConfig, read_config
 from .flow import PiccoloFlow
@@ -25,10 +25,13 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 LM_ROW_TILE = 4
 EARLY_REACH_FRAMES = 8
-"""Vocoder reach with `exact_joins = false`: 300 ms earlier, an error of about 3 % of the signal at the joins."""
+"""Vocoder reach with `exact_joins = false`: sound after 8 tokens instead of 16, and an error of about 3 % of the signal at
+the first joins, which are blended."""
 
-RAMP_BLOCKS = (2, 1, 2, 4)
-"""Blocks kept of the first, second, … flow window. Two give the first 180 ms of sound beyond the vocoder's reach."""
+RAMP = Ramp(keep_blocks=(2, 1, 2, 4), ahead_blocks=(0, 1))
+"""The first window keeps two blocks, which gives 180 ms of sound beyond the vocoder's reach, and waits for no more."""
+
+EARLY_RAMP = Ramp(keep_blocks=(1, 1, 2, 4), ahead_blocks=(0, 1))
 
 
 def load(checkpoint: Path, options: LoadOptions) -> SpeechModel:
@@ -54,7 +57,7 @@ def load(checkpoint: Path, options: LoadOptions) -> SpeechModel:
         lm=lm,
         flow=flow,
         vocoder=PiccoloVocoder(vocoder, reach),
-        ramp_blocks=RAMP_BLOCKS if options.exact_joins else (1, *RAMP_BLOCKS[1:]),
+        ramp=RAMP if options.exact_joins else EARLY_RAMP,
         languages=("en",),
         nets={"dit_backbone": "transformer", "vocoder": "vocos"},
         batch_invariant=options.batch_invariant,

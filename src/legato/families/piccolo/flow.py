@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -67,7 +68,10 @@ class _History:
 
 @dataclass
 class _State:
-    """One window on its way: `x` and `noise` [blocks, b, bins]; the first `past` blocks are held (recompute only)."""
+    """One window on its way: `x` and `noise` [blocks, b, bins], `conditioning` [branches, blocks, b, D].
+
+    The first `past` blocks are held (recompute only).
+    """
 
     x: Tensor
     noise: Tensor
@@ -107,7 +111,7 @@ class PiccoloFlow(nn.Module):
         self._modulations = self.dit.modulations(grid[:-1].to(self.dit.time_in.weight.device))
 
     def open(self, window: FlowWindow) -> None:
-        device = self.dit.inputs.weight.device
+        device = self.dit.condition.weight.device
         fresh, tokens = window.noise.to(device), window.tokens.to(device)
         branches = torch.stack([tokens, torch.full_like(tokens, self.config.codes)])
         features = self.encoder(branches)
@@ -121,8 +125,8 @@ class PiccoloFlow(nn.Module):
         window.state = _State(
             x=noise.clone(),
             noise=noise,
-            conditioning=self._blocks(features[:, first_frame : first_frame + frames]),
-            near=self._neighbours(frames, device, from_memory=history is not None and not recompute),
+            conditioning=self.dit.condition(self._blocks(features[:, first_frame : first_frame + frames])),
+            near=_neighbours(frames, self._block, device, history is not None and not recompute),
             past=known.shape[0],
             kept=window.keep_frames // self._block,
             known=known,
@@ -134,30 +138,15 @@ class PiccoloFlow(nn.Module):
         missing = -frames.shape[-2] % self._block
         return F.pad(frames, (0, 0, 0, missing)).unflatten(-2, (-1, self._block))
 
-    def _neighbours(self, frames: int, device: torch.device, *, from_memory: bool) -> Neighbours:
-        """Both branches of one window, one after the other; memory holds one block per branch."""
-        blocks = -(-frames // self._block)
-        valid = (torch.arange(blocks * self._block) < frames).view(blocks, self._block).repeat(BRANCHES, 1)
-        index, branch = torch.arange(blocks), torch.arange(BRANCHES)[:, None]
-        before, after = index - 1, torch.where(index < blocks - 1, index + 1, -1)
-        before, after = (torch.where(i >= 0, i + branch * blocks, -1).flatten() for i in (before, after))
-        past = torch.full((BRANCHES, blocks), -1)
-        if from_memory:
-            past[:, :1] = branch
-        return Neighbours(*(t.to(device) for t in (valid, before, after, past.flatten())))
-
     @torch.inference_mode()
     def advance(self, windows: Seq[FlowWindow]) -> None:
         states: list[_State] = [window.state for window in windows]
         for window, state in zip(windows, states, strict=True):
             self._hold_past(state, self._grid[window.step])
-        features = [torch.cat([s.x.expand(BRANCHES, *s.x.shape), s.conditioning], -1).flatten(0, 1) for s in states]
-        steps = torch.cat(
-            [f.new_full((len(f),), w.step, dtype=torch.long) for f, w in zip(features, windows, strict=True)]
-        )
-        velocity, own = self.dit(
-            torch.cat(features), self._modulations, steps, _together([s.near for s in states]), self._memory(windows)
-        )
+        inputs = [(self.dit.state_inputs(s.x) + s.conditioning).flatten(0, 1) for s in states]
+        steps = [x.new_full((len(x),), w.step, dtype=torch.long) for x, w in zip(inputs, windows, strict=True)]
+        near = _together(tuple(state.near for state in states))
+        velocity, own = self.dit(_cat(inputs), self._modulations, _cat(steps), near, self._memory(windows))
         first = 0
         for window, state in zip(windows, states, strict=True):
             blocks = len(state.x)
@@ -165,8 +154,8 @@ class PiccoloFlow(nn.Module):
             dt = self._grid[window.step + 1] - self._grid[window.step]
             state.x = state.x + dt * guided(with_codes, without, self.config.guidance)
             if not window.final and self.past == "kv":
-                last = first + state.kept - 1
-                state.stored.append([(k[last::blocks][:BRANCHES], v[last::blocks][:BRANCHES]) for k, v in own])
+                last = slice(first + state.kept - 1, first + BRANCHES * blocks, blocks)
+                state.stored.append([(k[last].clone(), v[last].clone()) for k, v in own])
             first += BRANCHES * blocks
             window.step += 1
 
@@ -198,7 +187,22 @@ class PiccoloFlow(nn.Module):
         return mel, _History(stored=state.stored, noise=state.noise[blocks], mel=done[blocks])
 
 
-def _together(parts: Seq[Neighbours]) -> Neighbours:
+@lru_cache(maxsize=256)
+def _neighbours(frames: int, block: int, device: torch.device, from_memory: bool) -> Neighbours:
+    """Both branches of one window, one after the other; memory holds one block per branch."""
+    blocks = -(-frames // block)
+    valid = (torch.arange(blocks * block) < frames).view(blocks, block).repeat(BRANCHES, 1)
+    index, branch = torch.arange(blocks), torch.arange(BRANCHES)[:, None]
+    before, after = index - 1, torch.where(index < blocks - 1, index + 1, -1)
+    before, after = (torch.where(i >= 0, i + branch * blocks, -1).flatten() for i in (before, after))
+    past = torch.full((BRANCHES, blocks), -1)
+    if from_memory:
+        past[:, :1] = branch
+    return Neighbours(*(t.to(device) for t in (valid, before, after, past.flatten())))
+
+
+@lru_cache(maxsize=256)
+def _together(parts: tuple[Neighbours, ...]) -> Neighbours:
     """Neighbours of several windows in one call."""
     if len(parts) == 1:
         return parts[0]
@@ -211,3 +215,7 @@ def _together(parts: Seq[Neighbours]) -> Neighbours:
         blocks += len(part.before)
         memories += int((part.past >= 0).sum())
     return Neighbours(torch.cat([p.valid for p in parts]), torch.cat(before), torch.cat(after), torch.cat(past))
+
+
+def _cat(parts: Seq[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

@@ -28,7 +28,6 @@ FLOW_NAMES = (
     (r"^enc\.p2\.", "encoder.outer."),
     (r"^enc\.up\.", "encoder.upsample."),
     (r"^enc\.mu\.", "encoder.guess."),
-    (r"^inp\.", "dit.inputs."),
     (r"^t1\.", "dit.time_in."),
     (r"^t2\.", "dit.time_out."),
     (r"^blocks\.(\d+)\.ada\.", r"dit.layers.\1.modulation."),
@@ -68,8 +67,15 @@ def load_lm(net: nn.Module, path: Path) -> None:
 
 
 def load_flow(net: nn.Module, path: Path) -> None:
-    """Fill a PiccoloFlow."""
-    load_strict(net, _renamed(read_tensors(path), FLOW_NAMES), path)
+    """Fill a PiccoloFlow; its input projection is split into the noisy mel's part and the rest."""
+    tensors = _renamed(read_tensors(path), FLOW_NAMES)
+    try:
+        weight, bias = tensors.pop("inp.weight"), tensors.pop("inp.bias")
+        mel_bins = tensors["dit.outputs.bias"].shape[0]
+    except KeyError as error:
+        raise CheckpointError(f"{path} lacks {error}") from None
+    tensors["dit.state_inputs.weight"], tensors["dit.condition.weight"] = weight[:, :mel_bins], weight[:, mel_bins:]
+    load_strict(net, tensors | {"dit.condition.bias": bias}, path)
 
 
 def load_vocoder(net: nn.Module, path: Path) -> None:
