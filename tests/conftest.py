@@ -11,7 +11,7 @@ from hypothesis import settings
 from legato import families
 from legato.protocols import LoadOptions, SpeechModel
 
-THREADS = 2
+THREADS = 1
 TINY_NETS = ("lm", "nn", "synth")
 """Folders whose nets are so small that one thread is fastest. Their tests may set any number."""
 
