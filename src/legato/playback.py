@@ -58,7 +58,7 @@ class Heard:
 def hear(stream: SpeechStream, speed: float = 1.0) -> Heard:
     """The engine's stream, at another speed if wanted, measured at its reader. Raises RequestError for the speed."""
     tempo = None if speed == 1.0 else TempoStream(stream.sample_rate_hz, speed)
-    report = replace(stream.report, chunks=[])
+    report = replace(stream.report, chunks=[], wall_s=0.0)
 
     def chunks() -> Iterator[AudioChunk]:
         for chunk in stream if tempo is None else _retimed(stream, tempo):

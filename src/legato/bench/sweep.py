@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -108,7 +109,7 @@ def sweep(
         count = max(requests, LEAST_ROUNDS * concurrency)
         tasks = [Task(text, seed + index) for index, text in enumerate(islice(sweep_texts(), count))]
         run_level(speaker, concurrency, tasks[:concurrency], lambda _: None)
-        done.append(run_level(speaker, concurrency, tasks, lambda take, at=concurrency: on_take(at, take)))  # type: ignore[misc]
+        done.append(run_level(speaker, concurrency, tasks, partial(on_take, concurrency)))
     return done
 
 

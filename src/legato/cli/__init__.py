@@ -8,12 +8,8 @@ import typer
 
 import legato
 
-from . import config
-from .bench import bench
-from .say import say
-from .serve import serve
+from . import bench, config, doctor, glmtts, say, serve, voices
 from .terminal import Commands, set_up_logging
-from .voices import voices
 
 app = typer.Typer(
     cls=Commands,
@@ -22,10 +18,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-app.command()(say)
-app.command()(serve)
-app.command()(voices)
-app.command()(bench)
+app.command()(say.say)
+app.command()(serve.serve)
+app.command()(voices.voices)
+app.command()(bench.bench)
+app.command()(doctor.doctor)
+app.command()(glmtts.glmtts)
 app.add_typer(config.commands, name="config")
 
 

@@ -17,7 +17,7 @@ from legato.bench.compare import WAYS, Trial, compare, medians
 from legato.bench.machine import machine_facts
 from legato.bench.plot import check_plotting, plot_sweep
 from legato.bench.speakers import EngineSpeaker, RemoteSpeaker, Speaker
-from legato.bench.sweep import LEAST_ROUNDS, Level, Take, sweep
+from legato.bench.sweep import LEAST_ROUNDS, Take, sweep
 from legato.bench.tables import compare_table, sweep_table
 from legato.bench.texts import TEXTS
 from legato.config import ApiConfig, load_config
@@ -25,29 +25,37 @@ from legato.errors import SpeechError
 from legato.remote import RemoteSpeech
 
 from .options import DEFAULT_MODEL, ConfigOption, ModelOption, VoiceOption
-from .outputs import check_writable
+from .outputs import check_file
 from .terminal import console, note
 
 
 def bench(
-    concurrency: Annotated[str, typer.Option(help="Listeners at the same time, level by level.")] = "1 2 4 8 16",
+    concurrency: Annotated[
+        str, typer.Option(help="Listeners at the same time, level by level.", metavar="N…")
+    ] = "1 2 4 8 16",
     requests: Annotated[
-        int, typer.Option(help=f"Requests per level; {LEAST_ROUNDS} per listener at least.", min=1)
+        int, typer.Option(help=f"Requests per level; {LEAST_ROUNDS} per listener at least.", min=1, metavar="N")
     ] = 24,
     comparing: Annotated[bool, typer.Option("--compare", help="Instead: no cache, cache, cache + streaming.")] = False,
-    rounds: Annotated[int, typer.Option(help="With --compare: how often each text is spoken.", min=1)] = 3,
-    url: Annotated[str | None, typer.Option(help="Measure this OpenAI-compatible endpoint instead.")] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="With --url: the variable that holds its key.")] = None,
+    rounds: Annotated[int, typer.Option(help="With --compare: how often each text is spoken.", min=1, metavar="N")] = 3,
+    url: Annotated[
+        str | None, typer.Option(help="Measure this OpenAI-compatible endpoint instead.", metavar="URL")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="With --url: the variable that holds its key.", metavar="NAME")
+    ] = None,
     voice: VoiceOption = None,
     model: ModelOption = None,
-    seed: Annotated[int, typer.Option(help="Of the first text; the others follow.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the first text; the others follow.", min=0, metavar="N")] = 0,
     config: ConfigOption = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all figures of all streams.", metavar="FILE")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the sweep.", metavar="FILE.png")] = None,
 ) -> None:
-    """Measure first sound, real-time factor, underrun and throughput, as listeners have them.
+    """Measure first sound, speed, underrun and throughput.
+
+    Everything is measured where it is heard: at the reader of each stream.
 
     \b
     legato bench
@@ -62,7 +70,7 @@ def bench(
         )
     for target in (json_file, plot):
         if target is not None:
-            check_writable(str(target))
+            check_file(target)
     if plot is not None:
         check_plotting()
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -110,7 +118,7 @@ def _sweep(speaker: Speaker, levels: Sequence[int], requests: int, seed: int, pl
             progress.update(task, advance=1, description=f"{concurrency} listening")
 
         done = sweep(speaker, levels, requests, seed, on_take)
-    _refuse_silence(done)
+    _refuse_silence([take for level in done for take in level.takes])
     console.print(sweep_table(done))
     if plot is not None:
         plot_sweep(done, f"{speaker.name} · {machine_facts()['cpu']}", plot)
@@ -120,10 +128,10 @@ def _sweep(speaker: Speaker, levels: Sequence[int], requests: int, seed: int, pl
     return {"kind": "sweep", "settings": settings, "levels": raw}
 
 
-def _refuse_silence(levels: Sequence[Level]) -> None:
-    """Raise SpeechError, with the first reason given, when not one stream was heard."""
-    if not any(level.reports for level in levels):
-        raise SpeechError(f"no stream was heard: {levels[0].takes[0].error}")
+def _refuse_silence(takes: Sequence[Take]) -> None:
+    """Raise SpeechError, with the first reason given, when not one stream was heard to its end."""
+    if all(take.report is None for take in takes):
+        raise SpeechError(f"no stream was heard: {takes[0].error}")
 
 
 def _compare(speaker: EngineSpeaker, rounds: int, seed: int) -> dict[str, Any]:
@@ -134,6 +142,7 @@ def _compare(speaker: EngineSpeaker, rounds: int, seed: int) -> dict[str, Any]:
             progress.update(task, advance=1, description=f"{trial.kind}: {trial.way}")
 
         trials = compare(speaker, rounds, seed, 1, on_trial)
+    _refuse_silence([trial.take for trial in trials])
     console.print(compare_table(trials))
     raw = [trial.as_dict() for trial in trials]
     return {"kind": "compare", "settings": {"rounds": rounds, "seed": seed}, "medians": medians(trials), "trials": raw}

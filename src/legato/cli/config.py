@@ -48,7 +48,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The config file.")],
     model: ModelOption = None,
 ) -> None:
-    """Check a config file against a model: every key, every fact, every contradiction.
+    """Check a config file against a model.
 
     \b
     legato config check config.toml --model ./my-checkpoint

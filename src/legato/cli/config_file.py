@@ -43,7 +43,7 @@ NOTES: dict[str, dict[str, str]] = {
         "max_windows": "most windows in one call of the flow, or of the vocoder",
         "utterances_ahead": "utterances of one request that may be in the making",
         "ramp_blocks": "blocks kept of the first, second, … flow window; the last repeats",
-        "look_ahead_blocks": "blocks the flow waits for beyond those it keeps",
+        "look_ahead_blocks": "blocks that the first, second, … window waits for beyond those it keeps",
         "ode_steps": "steps from noise to mel: fewer are faster and rougher",
         "exact_joins": "false: an earlier first sound, with a small error at the joins",
         "overlap_ratio": "share of the vocoder's context that is blended where joins are not exact",
@@ -81,7 +81,7 @@ NOTES: dict[str, dict[str, str]] = {
         "code_frames_per_chunk": "codec tokens per chunk once the stream runs; left out: the model's own ramp",
         "chunk_ms": "the same in milliseconds",
         "lookback_chunks": "a fact of the model",
-        "lookahead_chunks": "more than the model's own delays the first sound",
+        "lookahead_chunks": "the same for every window; more delays the first sound",
         "dit_backbone": "a fact of the model",
         "flow_matching_steps": "engine.ode_steps under its other name: fewer are faster and rougher",
         "mel_bins": "a fact of the model",
@@ -143,7 +143,6 @@ def _facts(section: str, model: SpeechModel) -> dict[str, Any]:
         return {}
     facts = {
         "lookback_chunks": flow.look_back_blocks,
-        "lookahead_chunks": flow.look_ahead_blocks,
         "dit_backbone": model.nets.get("dit_backbone"),
         "flow_matching_steps": flow.ode_steps,
         "mel_bins": flow.mel_bins,
@@ -158,10 +157,11 @@ def _facts(section: str, model: SpeechModel) -> dict[str, Any]:
 def _example(section: str, key: str, model: SpeechModel) -> Any:
     """A value to show for a key that is left out."""
     flow = model.flow.facts
-    tokens = model.ramp_blocks[-1] * flow.block_tokens
+    tokens = model.ramp.keep_blocks[-1] * flow.block_tokens
     own: dict[str, Any] = {
-        "ramp_blocks": model.ramp_blocks,
-        "look_ahead_blocks": flow.look_ahead_blocks,
+        "ramp_blocks": model.ramp.keep_blocks,
+        "look_ahead_blocks": model.ramp.ahead_blocks,
+        "lookahead_chunks": flow.look_ahead_blocks,
         "ode_steps": flow.ode_steps,
         "code_frames_per_chunk": tokens,
         "chunk_ms": 1000 * tokens / model.rates.token_hz,

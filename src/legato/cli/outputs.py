@@ -88,7 +88,11 @@ def check_writable(target: str) -> None:
         if sys.stdout.isatty():
             raise typer.BadParameter("stdout is a terminal; send it on with | or >", param_hint="--output")
         return
-    path = Path(target)
+    check_file(Path(target))
+
+
+def check_file(path: Path) -> None:
+    """Raise SpeechError when there can be no file at this path."""
     if path.is_dir():
         raise SpeechError(f"cannot write {path}: it is a folder")
     if not path.parent.is_dir():

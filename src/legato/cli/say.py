@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,7 @@ from legato.tempo import check_speed
 from legato.types import SpeechRequest
 
 from .options import DEFAULT_MODEL, ConfigOption, ModelOption, VoiceOption
-from .outputs import STDOUT, FileOutput, Output, check_writable, output_format
+from .outputs import STDOUT, FileOutput, Output, check_file, check_writable, output_format
 from .terminal import console, note
 
 DEFAULT_OUTPUT = "speech.wav"
@@ -51,21 +51,56 @@ class Wish:
     normalize: bool
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where it goes: `output` is a file, or - for stdout. Not to `stream` is to wait until all is there."""
+
+    output: str | None
+    form: str | None
+    play: bool
+    stream: bool
+    stats: Path | None
+
+    @property
+    def file(self) -> bool:
+        return self.output not in (None, STDOUT)
+
+    def check(self) -> None:
+        """Refuse what cannot work before anything is loaded."""
+        if self.output is not None:
+            output_format(self.output, self.form)
+            check_writable(self.output)
+        if self.stats is not None:
+            check_file(self.stats)
+        if self.play:
+            check_device()
+
+    def open(self, sample_rate_hz: int) -> list[Output]:
+        outputs: list[Output] = []
+        if self.output is not None:
+            form = output_format(self.output, self.form)
+            outputs.append(FileOutput(self.output, form, sample_rate_hz, whole=not self.stream))
+        if self.play:
+            outputs.append(Player(sample_rate_hz))
+        return outputs
+
+
 def say(
     text: Annotated[str, typer.Argument(metavar="TEXT|-", help="What to say; - reads stdin as it comes.")],
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="A sound file, or - for stdout.", metavar="FILE|-")
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", "-f", help="wav, pcm, mp3, opus, aac or flac. [by the extension]")
+        str | None,
+        typer.Option("--format", "-f", help="wav, pcm, mp3, opus, aac or flac. [by the extension]", metavar="NAME"),
     ] = None,
     play: Annotated[bool, typer.Option("--play", "-p", help="Play on the loudspeaker as it comes.")] = False,
     voice: VoiceOption = None,
     model: ModelOption = None,
     seed: Annotated[
-        int | None, typer.Option(help="The same seed gives the same samples. [0]", min=0, max=2**63 - 1)
+        int | None, typer.Option(help="The same seed gives the same samples. [0]", min=0, metavar="N")
     ] = None,
-    speed: Annotated[float, typer.Option(help="Tempo from 0.25 to 4; the pitch stays.")] = 1.0,
+    speed: Annotated[float, typer.Option(help="Tempo from 0.25 to 4; the pitch stays.", metavar="X")] = 1.0,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Write as it comes, or all at the end.")] = True,
     use_cache: Annotated[bool, typer.Option("--use-cache/--no-use-cache", help="Keep keys and values.")] = True,
     normalize: Annotated[
@@ -75,7 +110,9 @@ def say(
     stats: Annotated[Path | None, typer.Option(help="Write the figures of the stream as JSON.", metavar="FILE")] = None,
     remote: Annotated[bool, typer.Option("--remote", help="Speak through the [api] endpoint of the config.")] = False,
 ) -> None:
-    """Speak TEXT into a sound file (speech.wav by default), to stdout, or aloud.
+    """Speak: into a file, to stdout, or aloud.
+
+    Without --output and --play the speech goes to speech.wav.
 
     \b
     legato say "Good morning." -o morning.mp3
@@ -84,36 +121,34 @@ def say(
     legato say "Hello" -o - | ffplay -nodisp -autoexit -
     legato say "Hello" --remote --config config.toml --voice alloy
     """
-    by_default = output is None and not play
-    output = DEFAULT_OUTPUT if by_default else output
-    if output is not None:
-        output_format(output, form)
-        check_writable(output)
-    check_speed(speed)
-    if play:
-        check_device()
     wish = Wish(None if text == STDOUT else text, voice, model, seed, speed, use_cache, normalize)
-    settings = load_config(config)
+    by_default = output is None and not play
+    target = Target(DEFAULT_OUTPUT if by_default else output, form, play, stream, stats)
+    target.check()
+    check_speed(speed)
+    heard = _speak(wish, target, load_config(config), remote)
+    if target.file:
+        note(f"wrote {target.output}" + (" (--output names another file, --play plays)" if by_default else ""))
+    note(heard.report.line())
+
+
+def _speak(wish: Wish, target: Target, settings: Config, remote: bool) -> Heard:
+    """Ask for the speech and send it where it is wanted."""
     with ExitStack() as stack:
         heard = _ask_remote(wish, settings, stack) if remote else _ask_engine(wish, settings, stack)
-        outputs: list[Output] = []
-        rate_hz = heard.report.sample_rate_hz
-        if output is not None:
-            outputs.append(FileOutput(output, output_format(output, form), rate_hz, whole=not stream))
-        if play:
-            outputs.append(Player(rate_hz))
+        outputs = target.open(heard.report.sample_rate_hz)
         total_chars = None if remote else len(wish.text or "")
         try:
-            _deliver(heard, outputs, stream, total_chars)
+            _deliver(heard, outputs, target.stream, total_chars)
         except KeyboardInterrupt:
-            _note_interruption(heard, output if stream else None)
+            kept = f", kept in {target.output}" if target.file and target.stream and heard.report.chunks else ""
+            note(f"cancelled after {heard.report.audio_s:.2f} s of audio{kept}")
             raise
         finally:
-            if stats is not None:
-                stats.write_text(json.dumps(heard.report.as_dict(), indent=1) + "\n", encoding="utf-8")
-    if output not in (None, STDOUT):
-        note(f"wrote {output}" + (" (--output names another file, --play plays)" if by_default else ""))
-    note(heard.report.line())
+            if target.stats is not None:
+                figures = json.dumps(heard.report.as_dict(), indent=1)
+                target.stats.write_text(figures + "\n", encoding="utf-8")
+    return heard
 
 
 # --- asking ---
@@ -196,7 +231,8 @@ def _deliver(heard: Heard, outputs: list[Output], stream: bool, total_chars: int
             output.finish()
     except BaseException:
         for output in outputs:
-            output.stop()
+            with suppress(OSError):  # what is broken off already has its error
+                output.stop()
         raise
 
 
@@ -215,8 +251,3 @@ def _spoken(heard: Heard, total_chars: int | None) -> Iterator[np.ndarray]:
 
 def _at_once(pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     yield np.concatenate([np.zeros(0, np.float32), *pieces])
-
-
-def _note_interruption(heard: Heard, output: str | None) -> None:
-    kept = f", kept in {output}" if output not in (None, STDOUT) and heard.report.chunks else ""
-    note(f"cancelled after {heard.report.audio_s:.2f} s of audio{kept}")

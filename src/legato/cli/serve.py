@@ -30,8 +30,10 @@ DRAIN_S = 30
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one. [8000]", min=0, max=65535)] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]", metavar="HOST")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="0 takes a free one. [8000]", min=0, max=65535, metavar="PORT")
+    ] = None,
     model: ModelOption = None,
     config: ConfigOption = None,
     api_key_env: Annotated[
@@ -39,7 +41,7 @@ def serve(
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Let other machines in without a key.")] = False,
 ) -> None:
-    """Serve speech: OpenAI's /v1/audio/speech, and a page to try it.
+    """Serve OpenAI's /v1/audio/speech, and a page to try it.
 
     \b
     legato serve
@@ -51,7 +53,7 @@ def serve(
     _check_exposure(settings.server, insecure)
     logging.getLogger("legato").setLevel(logging.INFO)
     name = model or DEFAULT_MODEL
-    with _listen(settings.server) as listener:
+    with listen(settings.server) as listener:
         with console.status(f"loading {name}"):
             engine = legato.load(name, settings)
         with engine:
@@ -67,21 +69,21 @@ def _with_choices(config: Config, host: str | None, port: int | None, api_key_en
 
 def _check_exposure(server: ServerConfig, insecure: bool) -> None:
     """Refuse to be reachable by other machines without a key. Raises ConfigError."""
-    if server.api_key is None and not insecure and not _loopback(server.host):
+    if server.api_key is None and not insecure and not is_loopback(server.host):
         raise ConfigError(
             f"listening on {server.host} lets other machines speak without a key: name the variable that holds one "
             "with --api-key-env (or server.api_key_env), or say --insecure"
         )
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _listen(server: ServerConfig) -> socket.socket:
+def listen(server: ServerConfig) -> socket.socket:
     """The listening socket, taken before the model is loaded. Raises SpeechError when it cannot be had."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     try:

@@ -51,12 +51,22 @@ def one_line(message: object) -> str:
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Logs as lines on stderr; warnings and worse, or everything with tracebacks when `verbose`."""
-    handler = logging.StreamHandler(console.file)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s") if verbose else _OneLine())
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler], force=True)
+    """Logs as lines on the console; warnings and worse, or everything with tracebacks when `verbose`."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _ConsoleHandler)]:
+        root.removeHandler(handler)
+    root.addHandler(_ConsoleHandler(verbose))
+    root.setLevel(logging.INFO if verbose else logging.WARNING)
 
 
-class _OneLine(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return f"{record.levelname.lower()}: {one_line(record.getMessage())}"
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, verbose: bool) -> None:
+        super().__init__()
+        self.verbose = verbose
+        self.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.verbose:
+            note(self.format(record))
+        else:
+            note(f"{record.levelname.lower()}: {one_line(record.getMessage())}")
