@@ -242,6 +242,22 @@ def test_first_come_first_served_beyond_the_limit(piccolo: SpeechModel) -> None:
     assert list(bench.chunks) == [0, 1, 2]
 
 
+def test_a_held_first_sound_changes_when_not_what(piccolo: SpeechModel) -> None:
+    waves = []
+    for hold in (True, False):
+        bench = Bench(piccolo, hold_first_sound=hold)
+        bench.core.pace.gap_s = lambda _: 0.5  # type: ignore[method-assign]
+        bench.core.submit(0, SpeechRequest(TWO, seed=4))
+        while not bench.chunks:
+            bench.core.step()
+        waiting = sum(len(chunk.pcm) for chunk in bench.chunks[0]) / piccolo.rates.sample_hz
+        assert (waiting >= 0.5) == hold
+        bench.run()
+        waves.append(bench.wave(0))
+        assert bench.is_empty()
+    assert np.array_equal(*waves)
+
+
 # --- slow readers, full queues, broken parts ---
 
 

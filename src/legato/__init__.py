@@ -11,10 +11,11 @@ with legato.load() as engine:
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from legato.config import Config, load_config
-from legato.engine import Audio, SpeechEngine
 from legato.errors import ConfigError, SpeechError
 from legato.types import AudioChunk, Sampling, SpeechRequest, Voice
 
@@ -33,7 +34,17 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from legato.engine import Audio, SpeechEngine
+
 log = logging.getLogger("legato")
+
+
+def __getattr__(name: str) -> Any:
+    """Audio and SpeechEngine bring torch with them, so they come when they are asked for."""
+    if name in ("Audio", "SpeechEngine"):
+        return getattr(import_module("legato.engine"), name)
+    raise AttributeError(f"module 'legato' has no attribute {name!r}")
 
 
 def load(model: str | Path = "piccolo", config: str | Path | Config | None = None) -> SpeechEngine:
@@ -44,6 +55,7 @@ def load(model: str | Path = "piccolo", config: str | Path | Config | None = Non
     """
     import torch
 
+    from legato.engine import SpeechEngine
     from legato.families import load as load_model
     from legato.fit import fit
     from legato.protocols import LoadOptions

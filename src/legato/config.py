@@ -8,7 +8,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from legato.errors import ConfigError
 
@@ -44,14 +53,15 @@ class EngineConfig(_Section):
     max_windows: PositiveInt = 8
     utterances_ahead: PositiveInt = 2
     ramp_blocks: tuple[PositiveInt, ...] | None = Field(None, strict=False, min_length=1)
-    look_ahead_blocks: PositiveInt | None = None
+    look_ahead_blocks: tuple[NonNegativeInt, ...] | None = Field(None, strict=False, min_length=1)
     ode_steps: PositiveInt | None = None
     exact_joins: bool = True
     overlap_ratio: float = Field(0.5, gt=0, le=1)
     guard_s: PositiveFloat = 0.2
+    hold_first_sound: bool = True
     max_buffered_s: PositiveFloat = 20.0
     max_text_chars: PositiveInt = 100_000
-    first_utterance_chars: PositiveInt = 100
+    first_utterance_chars: PositiveInt = 80
     utterance_chars: PositiveInt = 200
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ exactly once: with a final chunk or with one error.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,13 +20,13 @@ from legato.errors import Cancelled, EmptyText, RequestError, SpeechError, TextT
 from legato.lm.scheduler import SchedulerLimits
 from legato.lm.stage import LMStage
 from legato.nn.attention import choose_backend
-from legato.protocols import SpeechModel
-from legato.schedule import Listener, Schedule
+from legato.protocols import SpeechModel, Splitter
+from legato.schedule import Listener, Pace, Schedule
 from legato.synth.flow import FlowStage
 from legato.synth.vocoder import VocoderStage
 from legato.text.normalize import normalize, speakable
 from legato.text.utterances import UtteranceSplitter
-from legato.types import AudioChunk, Samples, SpeechRequest, SpeechTokens, Usage, Utterance, UtteranceId, Voice
+from legato.types import AudioChunk, Ramp, Samples, SpeechRequest, SpeechTokens, Usage, Utterance, UtteranceId, Voice
 
 SEED_STRIDE = 1_000_003
 """Between the seeds of a request's utterances; the first one has the request's own."""
@@ -38,7 +39,7 @@ class _Speaking:
     id: int
     request: SpeechRequest
     voice: Voice
-    splitter: UtteranceSplitter
+    splitter: Splitter
     texts: deque[str] = field(default_factory=deque)
     text_chars: int = 0
     text_ended: bool = False
@@ -48,6 +49,7 @@ class _Speaking:
     early: dict[int, list[Samples]] = field(default_factory=dict)
     history: list[tuple[str, list[int]]] = field(default_factory=list)
     composing: int = 0
+    held: list[Samples] = field(default_factory=list)
     next_sample: int = 0
     taken_samples: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -80,10 +82,10 @@ class EngineCore:
             ),
             backend=self.kernel,
         )
-        ramp = config.ramp_blocks or model.ramp_blocks
-        self.flow = FlowStage(model.flow, model.rates, ramp, config.max_windows, config.look_ahead_blocks)
+        self.flow = FlowStage(model.flow, model.rates, _ramp(model, config), config.max_windows)
         self.vocoder = VocoderStage(model.vocoder, model.rates, config.max_windows, config.overlap_ratio)
         self.schedule = Schedule(config.guard_s)
+        self.pace = _pace(model, _ramp(model, config))
         self._speaking: dict[int, _Speaking] = {}
         self._waiting: dict[int, _Speaking] = {}
 
@@ -109,14 +111,15 @@ class EngineCore:
     def submit(self, number: int, request: SpeechRequest) -> None:
         """Accept a request under a number that was never used before. Raises RequestError."""
         voice = self.check(request)
-        splitter = UtteranceSplitter(
-            first_chars=self.config.first_utterance_chars, max_chars=self.config.utterance_chars
-        )
+        splitter = self.model.splitter() if self.model.splitter else self._own_splitter()
         self._waiting[number] = _Speaking(number, request, voice, splitter)
         self.schedule.listeners[number] = Listener(self._now())
         self.push_text(number, request.text)
         if not request.more_text:
             self.push_text(number, None)
+
+    def _own_splitter(self) -> Splitter:
+        return UtteranceSplitter(first_chars=self.config.first_utterance_chars, max_chars=self.config.utterance_chars)
 
     def push_text(self, number: int, piece: str | None) -> None:
         """More text of a request; None ends it. Unknown and ended requests are ignored."""
@@ -176,7 +179,9 @@ class EngineCore:
             stage, receive = stages[index]
             batch = stage.plan(self.schedule.order(ready[index], now_s))
             if batch is not None:
-                for item in stage.commit(batch, stage.run(batch)):
+                done = stage.commit(batch, stage.run(batch))
+                self.pace.note(("vocoder", "flow", "lm")[index], self._now() - now_s, len(batch))
+                for item in done:
                     receive(item)
                 return True
         return False
@@ -205,7 +210,7 @@ class EngineCore:
         request = speaking.request
         id = UtteranceId(speaking.id, index)
         try:
-            spoken = normalize(text, _language(self.model)) if request.normalize else text
+            spoken = _normalized(text, _language(self.model)) if request.normalize else text
             seed = (request.seed + SEED_STRIDE * index) % 2**63
             history = tuple((said, tuple(ids)) for said, ids in speaking.history)
             utterance = Utterance(id, spoken, speaking.voice, seed, request.use_cache, request.sampling, history)
@@ -257,9 +262,22 @@ class EngineCore:
                 del speaking.early[speaking.delivering]
                 speaking.in_flight.discard(speaking.delivering)
                 speaking.delivering += 1
-            self._send(speaking, piece)
+            self._hold_or_send(speaking, piece)
             if piece.final and self._done(speaking):
                 return
+
+    def _hold_or_send(self, speaking: _Speaking, piece: Samples) -> None:
+        """Let the first sound leave once it lasts until the next is likely there; what follows leaves at once."""
+        if self.config.hold_first_sound and not speaking.next_sample:
+            speaking.held.append(piece)
+            held_s = sum(len(p.pcm) for p in speaking.held) / self.model.rates.sample_hz
+            if not piece.final and held_s < self.pace.gap_s(len(self._speaking)):
+                return
+            pieces, speaking.held = speaking.held, []
+        else:
+            pieces = [piece]
+        for one in pieces:
+            self._send(speaking, one)
 
     def _done(self, speaking: _Speaking) -> bool:
         return speaking.text_ended and not speaking.texts and not speaking.in_flight
@@ -301,12 +319,31 @@ class EngineCore:
         self.schedule.listeners.pop(number, None)
 
 
+_PRONUNCIATION = re.compile(r"(\{[^{}|]+\|[^{}|]*\})")
 _NO_SAMPLES = np.zeros(0, np.float32)
+
+
+def _ramp(model: SpeechModel, config: EngineConfig) -> Ramp:
+    """The model's ramp, with what the config says instead."""
+    return Ramp(config.ramp_blocks or model.ramp.keep_blocks, config.look_ahead_blocks or model.ramp.ahead_blocks)
+
+
+def _pace(model: SpeechModel, ramp: Ramp) -> Pace:
+    """The pace of a model whose second window needs the tokens that the ramp says beyond the first."""
+    keep, ahead = (entries[min(1, len(entries) - 1)] for entries in (ramp.keep_blocks, ramp.ahead_blocks))
+    blocks = max(1, keep + ahead - ramp.ahead_blocks[0])
+    return Pace(blocks * model.flow.facts.block_tokens, model.flow.facts.ode_steps)
 
 
 def _language(model: SpeechModel) -> str | None:
     """The language to read numbers and symbols in: the model's only one, else by the text."""
     return model.languages[0] if len(model.languages) == 1 else None
+
+
+def _normalized(text: str, language: str | None) -> str:
+    """The text in words, but for pronunciations written into it, {行|hang2}: those are the family's to read."""
+    parts = _PRONUNCIATION.split(text)
+    return "".join(part if index % 2 else normalize(part, language) for index, part in enumerate(parts))
 
 
 def _says_something(text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -95,7 +96,9 @@ class SpeechEngine:
         Raises like `generate`, at once. Leaving the loop early cancels the request.
         """
         stream, tempo = self._open(text, options)
-        return _retimed(stream, tempo)
+        chunks = _retimed(stream, tempo)
+        weakref.finalize(chunks, stream.cancel)
+        return chunks
 
     async def agenerate(self, text: Text | AsyncIterable[str], **options: Unpack[SpeakOptions]) -> Audio:
         """`generate` for asyncio; `text` may also be an async iterator of pieces."""

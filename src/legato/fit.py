@@ -116,11 +116,11 @@ def _streaming_changes(streaming: CodecStreamingConfig, model: SpeechModel) -> d
     changes: dict[str, Any] = {}
     if streaming.code_frames_per_chunk is not None:
         changes["ramp_blocks"] = (
-            model.ramp_blocks[0],
+            model.ramp.keep_blocks[0],
             streaming.code_frames_per_chunk // model.flow.facts.block_tokens,
         )
     if streaming.lookahead_chunks is not None:
-        changes["look_ahead_blocks"] = streaming.lookahead_chunks
+        changes["look_ahead_blocks"] = (streaming.lookahead_chunks,)
     if streaming.flow_matching_steps is not None:
         changes["ode_steps"] = streaming.flow_matching_steps
     if streaming.overlap_ratio is not None:
@@ -131,7 +131,7 @@ def _streaming_changes(streaming: CodecStreamingConfig, model: SpeechModel) -> d
 def _warnings(engine: EngineConfig, model: SpeechModel) -> list[str]:
     warnings = []
     facts = model.flow.facts
-    extra = (engine.look_ahead_blocks or facts.look_ahead_blocks) - facts.look_ahead_blocks
+    extra = (engine.look_ahead_blocks or model.ramp.ahead_blocks)[0] - facts.look_ahead_blocks
     if extra > 0:
         delay_ms = 1000 * extra * facts.block_tokens // model.rates.token_hz
         warnings.append(f"{extra} more look-ahead block(s): first sound waits for {delay_ms} ms more of speech tokens")

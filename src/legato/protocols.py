@@ -5,11 +5,12 @@ Shapes: R rows (positions of any sequences, packed), D model width, B mel bins, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from legato.types import Rates, Reach, Sampling, Utterance, UtteranceId, Voice
+from legato.types import Ramp, Rates, Reach, Sampling, Utterance, UtteranceId, Voice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,13 +55,14 @@ class Step:
 
     `emit` is the codec id it stands for, if any. `feed` are the input ids that go in next (the sampled token itself,
     a token of the host's choice, or nothing yet). `vectors` [len(feed), D] are added to their embeddings.
-    `final` ends the sequence.
+    `final` ends the sequence. `refused`: nothing follows, another token is drawn from the same logits.
     """
 
     emit: int | None = None
     feed: tuple[int, ...] = ()
     vectors: torch.Tensor | None = None
     final: bool = False
+    refused: bool = False
 
 
 class Continuation(Protocol):
@@ -127,6 +129,16 @@ class Prompt:
     shared_tokens: int = 0
     share_key: str = ""
     use_cache: bool = True
+
+
+class Splitter(Protocol):
+    """One request's text, as it comes → its utterances. Together they need not be the text: a family may rewrite it."""
+
+    def push(self, piece: str) -> list[str]:
+        """Take the next piece of the text; give the utterances that are complete."""
+
+    def finish(self) -> list[str]:
+        """End the text; give the rest."""
 
 
 class Frontend(Protocol):
@@ -238,6 +250,28 @@ class Vocoder(Protocol):
         """Waves [F × samples_per_frame] of log-mels [F, B], one by one or together: the result is the same."""
 
 
+@dataclass(frozen=True)
+class VocoderPiece:
+    """Mel [F, B] of one utterance, frames [start_frame, start_frame + F), on its way to samples.
+
+    The utterance's next piece will start at `next_start_frame`. `history` is what the family kept of its past (None at
+    its start).
+    """
+
+    mel: torch.Tensor
+    start_frame: int
+    next_start_frame: int
+    history: Any
+
+
+@runtime_checkable
+class ContinuingVocoder(Vocoder, Protocol):
+    """A vocoder that takes something (a phase) from one window of an utterance to the next."""
+
+    def render(self, pieces: Seq[VocoderPiece]) -> list[tuple[torch.Tensor, Any]]:
+        """Waves [F × samples_per_frame] of the pieces, and the history for each utterance's next piece."""
+
+
 class Cloner(Protocol):
     """Reference audio → voice."""
 
@@ -252,8 +286,9 @@ class Cloner(Protocol):
 class SpeechModel:
     """All that a family hands to the engine, once.
 
-    `ramp_blocks` are the lengths of the first, second, … flow window in blocks. `nets` names the kinds of net that a
-    config file may name too ("dit_backbone", "vocoder").
+    `ramp` is how its flow is windowed by default. `nets` names the kinds of net that a
+    config file may name too ("dit_backbone", "vocoder"). `splitter` makes what cuts a request's text into utterances,
+    if not the engine's own.
     """
 
     name: str
@@ -265,9 +300,10 @@ class SpeechModel:
     lm: SpeechLM
     flow: Flow
     vocoder: Vocoder
-    ramp_blocks: tuple[int, ...]
+    ramp: Ramp
     languages: tuple[str, ...] = ()
     cloner: Cloner | None = None
+    splitter: Callable[[], Splitter] | None = None
     nets: dict[str, str] = field(default_factory=dict)
     batch_invariant: bool = True
     device: str = "cpu"

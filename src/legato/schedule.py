@@ -35,6 +35,32 @@ class Listener:
         return self.accepted_s if self.first_sound_s is None else self.first_sound_s + self.delivered_s
 
 
+class Pace:
+    """How long work takes lately, and so how long a listener waits for its next chunk while others are served too.
+
+    It decides when a first sound may leave, never what is in it.
+    """
+
+    SMOOTHING = 0.2
+    MARGIN = 1.25
+
+    def __init__(self, steps_per_chunk: int, evaluations_per_window: int) -> None:
+        self._runs = {"lm": steps_per_chunk, "flow": evaluations_per_window, "vocoder": 1}
+        self._cost_s = dict.fromkeys(self._runs, 0.0)
+
+    def note(self, stage: str, took_s: float, windows: int) -> None:
+        """A run took that long for so many windows. A step of the LM serves everyone at once."""
+        cost_s = took_s if stage == "lm" else took_s / max(1, windows)
+        known_s = self._cost_s[stage]
+        self._cost_s[stage] = cost_s if not known_s else known_s + self.SMOOTHING * (cost_s - known_s)
+
+    def gap_s(self, listeners: int) -> float:
+        """Seconds between two chunks of one listener when `listeners` are served in turn, with a margin."""
+        shared_s = self._runs["lm"] * self._cost_s["lm"]
+        own_s = sum(self._runs[stage] * self._cost_s[stage] for stage in ("flow", "vocoder"))
+        return self.MARGIN * (shared_s + listeners * own_s)
+
+
 class Schedule:
     """Orders utterances by the deadlines of their requests.
 

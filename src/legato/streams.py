@@ -112,8 +112,12 @@ class SpeechStream:
 
     def fail_source(self, error: Exception) -> None:
         """The source of the text broke: the request ends with that."""
-        failure = RequestError(f"the source of the text failed: {error!r}", "input")
-        failure.__cause__ = error
+        failure: SpeechError
+        if isinstance(error, SpeechError):
+            failure = error
+        else:
+            failure = RequestError(f"the source of the text failed: {error!r}", "input")
+            failure.__cause__ = error
         self.fail(failure)
         self.cancel()
 

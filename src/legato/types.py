@@ -54,6 +54,17 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class Ramp:
+    """The flow windows of an utterance, in blocks: what the first, second, … one keeps, and how far it looks ahead.
+
+    The last entry of either repeats. Short first windows give an early first sound, long later ones less work.
+    """
+
+    keep_blocks: tuple[int, ...]
+    ahead_blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How the next token is drawn. `temperature == 0` is greedy.
 
