@@ -45,7 +45,7 @@ class Recorder:
     def __init__(self, model: SpeechModel) -> None:
         vocoder = PiccoloVocoder(model.vocoder.net, EARLY_REACH_FRAMES)  # type: ignore[attr-defined]
         vocoder.exact = True  # that script joined its pieces without a blend
-        config = EngineConfig(ramp_blocks=(1,), first_utterance_chars=200)
+        config = EngineConfig(ramp_blocks=(1,), look_ahead_blocks=(1,), first_utterance_chars=200)
         self.core = EngineCore(replace(model, vocoder=vocoder), config, self._chunk, self._error)
         self.tokens: list[int] = []
         self.mel: list[torch.Tensor] = []

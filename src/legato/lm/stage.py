@@ -116,14 +116,16 @@ class LMStage:
 
     @staticmethod
     def _sample(sequence: Sequence, logits: torch.Tensor) -> Step:
-        """Draw until the family takes what was drawn."""
+        """Draw until the family takes what was drawn: again from the same logits, or greedily the next best."""
         continuation, sampling = sequence.prompt.continuation, sequence.prompt.sampling
         while True:
-            token = sample(continuation.constrain(logits), sampling, sequence.sampled, sequence.generator)
+            token = sample(continuation.constrain(logits.clone()), sampling, sequence.sampled, sequence.generator)
             step = continuation.accept(token)
             if not step.refused:
                 sequence.sampled.append(token)
                 return step
+            if sampling.temperature <= 0:
+                logits[token] = -torch.inf
 
     def _count(self, batch: list[Scheduled]) -> None:
         decodes = sum(s.sequence.decoding for s in batch)

@@ -55,17 +55,17 @@ class PagedKV:
         size = (pages * page_size + self.tile, 2 * shape.kv_heads, shape.head_dim)
         self.layers = [torch.zeros(size, dtype=shape.dtype, device=shape.device) for _ in range(shape.layers)]
         future = torch.ones(self.tile, self.tile, dtype=torch.bool, device=shape.device).triu(1)
-        self._causal = torch.zeros(self.tile, 1, self.tile, dtype=shape.dtype, device=shape.device)
-        self._causal.masked_fill_(future[:, None], float("-inf"))
+        self._causal = torch.zeros(self.tile, 1, 1, self.tile, dtype=shape.dtype, device=shape.device)
+        self._causal.masked_fill_(future[:, None, None], float("-inf"))
 
     def bias(self, start: int, length: int) -> Tensor:
         """Added to scores: 0 where positions [start, start + length), of one tile, may look; −inf where they may not.
 
-        The result is [length, 1, keys], for all keys up to the end of their tile.
+        The result is [length, 1, 1, keys], for all keys up to the end of their tile.
         """
         before, first = start // self.tile * self.tile, start % self.tile
         rows = self._causal[first : first + length]
-        return torch.cat([rows.new_zeros(length, 1, before), rows], -1) if before else rows
+        return torch.cat([rows.new_zeros(length, 1, 1, before), rows], -1) if before else rows
 
     def write(self, layer: int, slots: Tensor, kv: Tensor) -> None:
         """Store keys and values [R, 2 kv_heads, head_dim] at slots [R]."""
@@ -161,19 +161,14 @@ class TiledAttention(_Step):
     def attend(self, layer: int, q: Tensor, kv: Tensor) -> Tensor:
         self.cache.write(layer, self.slots, kv)
         rows, heads, head_dim = q.shape
-        out = q.new_empty(rows, self.cache.kv_heads, heads // self.cache.kv_heads, head_dim)
-        grouped = q.reshape(out.shape)
-        for part, bias in zip(self._parts, self._bias, strict=True):
-            keys, values = self.cache.read(layer, part.slots)
-            span = part.span
-            if span.length == 1:
-                _attend_one(grouped[span.row], keys, values, bias, out[span.row])
-            else:
-                here = slice(span.row, span.row + span.length)
-                _attend_many(grouped[here], keys, values, bias, out[here])
+        grouped = q.reshape(rows, self.cache.kv_heads, -1, head_dim)
+        mixed = [
+            _attend(grouped[p.span.row : p.span.row + p.span.length], *self.cache.read(layer, p.slots), bias)
+            for p, bias in zip(self._parts, self._bias, strict=True)
+        ]
         if self._fill:
-            out[rows - self._fill :] = 0
-        return out.view(rows, -1)
+            mixed.append(grouped.new_zeros(self._fill, *grouped.shape[1:]))
+        return torch.cat(mixed).view(rows, -1)
 
 
 @dataclass(frozen=True)
@@ -188,19 +183,13 @@ def _tiles(span: Span, tile: int) -> int:
     return -(-span.stop // tile)
 
 
-def _attend_one(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, out: Tensor) -> None:
-    """One position, all kv heads at once: q, out [kv_heads, group, head_dim], keys, values [K, kv_heads, head_dim]."""
-    scores = torch.baddbmm(bias, q, keys.permute(1, 2, 0), alpha=q.shape[-1] ** -0.5)
-    torch.bmm(scores.softmax(-1), values.transpose(0, 1), out=out)
+def _attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    """Positions as a batch: q [n, kv_heads, group, head_dim] over keys, values [K, kv_heads, head_dim].
 
-
-def _attend_many(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, out: Tensor) -> None:
-    """Positions as a batch, head by head: the products of `_attend_one`, q, out [n, kv_heads, group, head_dim]."""
-    n = q.shape[0]
-    for head in range(q.shape[1]):
-        key, value = keys[:, head].t().expand(n, -1, -1), values[:, head].expand(n, -1, -1)
-        scores = torch.baddbmm(bias, q[:, head], key, alpha=q.shape[-1] ** -0.5)
-        out[:, head] = torch.bmm(scores.softmax(-1), value)
+    The kernel works on one position and one kv head at a time, so its shape is [group, K] whatever n is.
+    """
+    keys, values = (t.transpose(0, 1).expand(q.shape[0], -1, -1, -1) for t in (keys, values))
+    return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
 
 
 class SdpaAttention(_Step):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -38,7 +39,7 @@ class DiTConfig:
     rope_theta: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Neighbours:
     """Who stands beside whom among N blocks of one call.
 
@@ -51,20 +52,30 @@ class Neighbours:
     after: Tensor
     past: Tensor
 
-    def mask(self, back: bool, ahead: bool) -> Tensor | None:
-        """Which keys each block may see, [N, 1, 1, keys]; keys are [before | own | after] as the layer has them.
+    @cached_property
+    def back_index(self) -> Tensor:
+        """Where the block before stands in [blocks of this call | stored blocks]; any place where there is none."""
+        return torch.where(self.past >= 0, self.past + len(self.past), self.before.clamp(min=0))
+
+    @cached_property
+    def masks(self) -> dict[tuple[bool, bool], Tensor | None]:
+        """By (back, ahead): which keys each block may see, [N, 1, 1, keys], keys being [before | own | after].
 
         None when a block sees all of its own frames and nothing else.
         """
-        if not back and not ahead and bool(self.valid.all()):
-            return None
-        kinds = [self.valid]
-        if back:
-            stored = (self.past >= 0)[:, None].expand_as(self.valid)
-            kinds.insert(0, torch.where((self.before >= 0)[:, None], self.valid[self.before], stored))
-        if ahead:
-            kinds.append(self.valid[self.after] & (self.after >= 0)[:, None])
-        return torch.cat(kinds, 1)[:, None, None]
+        stored = (self.past >= 0)[:, None].expand_as(self.valid)
+        before = torch.where((self.before >= 0)[:, None], self.valid[self.before], stored)
+        after = self.valid[self.after] & (self.after >= 0)[:, None]
+        seen = {
+            (False, False): [self.valid],
+            (True, False): [before, self.valid],
+            (False, True): [self.valid, after],
+            (True, True): [before, self.valid, after],
+        }
+        masks: dict[tuple[bool, bool], Tensor | None] = {k: torch.cat(v, 1)[:, None, None] for k, v in seen.items()}
+        if bool(self.valid.all()):
+            masks[False, False] = None
+        return masks
 
 
 Stored = tuple[Tensor, Tensor]
@@ -101,17 +112,24 @@ def modulated_norm(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
 
 
 class BlockDiT(nn.Module):
-    """The net. `time` [S, D] embeddings become modulation once; `forward` picks a row per block."""
+    """The net. What does not change over the ODE steps is computed once: `modulations` per process (they depend on time
+    only) and `condition` per window; `forward` is one evaluation."""
+
+    _cos: Tensor
+    _sin: Tensor
 
     def __init__(self, config: DiTConfig) -> None:
         super().__init__()
         self.config = config
-        self.inputs = Linear(config.inputs, config.width)
+        self.state_inputs = Linear(config.outputs, config.width, bias=False)
+        self.condition = Linear(config.inputs - config.outputs, config.width)
         self.time_in, self.time_out = Linear(config.width, config.width), Linear(config.width, config.width)
         self.layers = nn.ModuleList(DiTLayer(config) for _ in range(config.layers))
         self.final_modulation = Linear(config.width, 2 * config.width)
         self.outputs = Linear(config.width, config.outputs)
-        self._rotary = Rotary(config.width // config.heads, config.rope_theta)
+        cos, sin = Rotary(config.width // config.heads, config.rope_theta).table(torch.arange(3 * config.block_frames))
+        self.register_buffer("_cos", cos, persistent=False)
+        self.register_buffer("_sin", sin, persistent=False)
 
     def modulations(self, times: Tensor) -> Tensor:
         """Modulation of every layer and of the output, side by side, for times [S] in [0, 1]: [S, (6 layers + 2) D].
@@ -130,34 +148,32 @@ class BlockDiT(nn.Module):
         return table
 
     def forward(
-        self, features: Tensor, modulations: Tensor, steps: Tensor, near: Neighbours, stored: Seq[Stored | None]
+        self, x: Tensor, modulations: Tensor, steps: Tensor, near: Neighbours, stored: Seq[Stored | None]
     ) -> tuple[Tensor, list[Stored]]:
-        """Velocity [N, b, outputs] of features [N, b, inputs].
+        """Velocity [N, b, outputs] of x [N, b, D]: `state_inputs` of the noisy mel plus `condition` of the rest.
 
         `steps` [N] picks each block's row of `modulations`. `stored` holds one entry per look-back layer. Returns also
         this call's own keys and values at the look-back layers.
         """
-        table, heads = self._table(features), self.config.heads
-        masks = {kind: near.mask(*kind) for kind in {self._kind(i) for i in range(len(self.layers))}}
+        table, heads = self._table(), self.config.heads
         parts = modulations.index_select(0, steps)[:, None].split(self.config.width, -1)
-        x: Tensor = self.inputs(features)
         own: list[Stored] = []
         for index, layer in enumerate(self._layers()):
             shift, scale, *rest = parts[6 * index : 6 * index + 6]
             qkv = layer.project(x, shift, scale)
             back, ahead = kind = self._kind(index)
-            memory = stored[len(own)] if back else None
             k, v = qkv[:, :, heads : 2 * heads], qkv[:, :, 2 * heads :]
-            if back:
-                own.append((k, v))
             if back or ahead:
                 q = rotate(qkv[:, :, :heads], *table[1])
-                keys, values = _neighbourhood(k, v, near, memory, table, back=back, ahead=ahead)
+                memory = stored[len(own)] if back else None
+                keys, values = _neighbourhood(k, v, near, memory, table, kind)
             else:
                 q, keys = rotate(qkv[:, :, : 2 * heads], *table[1]).split(heads, 2)
                 values = v
+            if back:
+                own.append((k, v))
             q, keys, values = (t.transpose(1, 2) for t in (q, keys, values))
-            x = layer.mix(x, F.scaled_dot_product_attention(q, keys, values, attn_mask=masks[kind]), rest)
+            x = layer.mix(x, F.scaled_dot_product_attention(q, keys, values, attn_mask=near.masks[kind]), rest)
         shift, scale = parts[-2:]
         out: Tensor = self.outputs(modulated_norm(x, shift, scale))
         return out, own
@@ -168,12 +184,10 @@ class BlockDiT(nn.Module):
     def _kind(self, layer: int) -> tuple[bool, bool]:
         return layer in self.config.look_back_layers, layer in self.config.look_ahead_layers
 
-    def _table(self, like: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _table(self) -> list[tuple[Tensor, Tensor]]:
         """Rotary tables for the block before, the own block and the block after."""
         block = self.config.block_frames
-        cos, sin = self._rotary.table(torch.arange(3 * block, device=like.device))
-        cos, sin = cos.to(like.dtype), sin.to(like.dtype)
-        return [(cos[i : i + block], sin[i : i + block]) for i in (0, block, 2 * block)]
+        return list(zip(self._cos.split(block), self._sin.split(block), strict=True))
 
 
 def _neighbourhood(
@@ -182,19 +196,17 @@ def _neighbourhood(
     near: Neighbours,
     stored: Stored | None,
     table: list[tuple[Tensor, Tensor]],
-    *,
-    back: bool,
-    ahead: bool,
+    kind: tuple[bool, bool],
 ) -> tuple[Tensor, Tensor]:
     """Rotated keys and values [N, keys, heads, head_dim] that each block may look at."""
+    back, ahead = kind
     keys, values = [rotate(k, *table[1])], [v]
     if back:
         all_k, all_v = (k, v) if stored is None else (torch.cat([k, stored[0]]), torch.cat([v, stored[1]]))
-        at = torch.where(near.past >= 0, near.past + k.shape[0], near.before.clamp(min=0))
-        keys.insert(0, rotate(all_k[at], *table[0]))
-        values.insert(0, all_v[at])
+        keys.insert(0, rotate(all_k.index_select(0, near.back_index), *table[0]))
+        values.insert(0, all_v.index_select(0, near.back_index))
     if ahead:
-        at = near.after.clamp(min=0)
-        keys.append(rotate(k[at], *table[2]))
-        values.append(v[at])
+        after = near.after.clamp(min=0)
+        keys.append(rotate(k.index_select(0, after), *table[2]))
+        values.append(v.index_select(0, after))
     return torch.cat(keys, 1), torch.cat(values, 1)

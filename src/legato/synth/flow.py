@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from legato.protocols import Flow, FlowWindow
-from legato.types import MelBlock, Rates, SpeechTokens, UtteranceId, Voice
+from legato.types import MelBlock, Ramp, Rates, SpeechTokens, UtteranceId, Voice
 
 from .noise import NoiseTape
 from .windows import Window, WindowCutter
@@ -31,27 +31,20 @@ class _Track:
 class FlowStage:
     """Windows of different utterances, at different ODE steps, advance together; each utterance has one at a time.
 
-    `ramp_blocks` are the kept lengths of its windows in blocks. At most `max_windows` share a step.
+    At most `max_windows` share a step.
     """
 
-    def __init__(
-        self,
-        flow: Flow,
-        rates: Rates,
-        ramp_blocks: tuple[int, ...],
-        max_windows: int,
-        look_ahead_blocks: int | None = None,
-    ) -> None:
+    def __init__(self, flow: Flow, rates: Rates, ramp: Ramp, max_windows: int) -> None:
         self.flow, self.rates, self.max_windows = flow, rates, max_windows
-        ahead = flow.facts.look_ahead_blocks if look_ahead_blocks is None else look_ahead_blocks
-        self._ahead_tokens = ahead * flow.facts.block_tokens
-        self._steps = tuple(blocks * flow.facts.block_tokens for blocks in ramp_blocks)
+        block = flow.facts.block_tokens
+        self._keep_tokens = tuple(blocks * block for blocks in ramp.keep_blocks)
+        self._ahead_tokens = tuple(blocks * block for blocks in ramp.ahead_blocks)
         self._tracks: dict[UtteranceId, _Track] = {}
 
     def start(self, utterance: UtteranceId, seed: int, voice: Voice) -> None:
         """Expect tokens of this utterance."""
         facts = self.flow.facts
-        cutter = WindowCutter(self._steps, facts.left_tokens, self._ahead_tokens)
+        cutter = WindowCutter(self._keep_tokens, facts.left_tokens, self._ahead_tokens)
         block_frames = facts.block_tokens * self.rates.frames_per_token
         self._tracks[utterance] = _Track(cutter, NoiseTape(seed, facts.mel_bins, block_frames), voice)
 

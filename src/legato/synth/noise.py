@@ -23,6 +23,6 @@ class NoiseTape:
             raise ValueError(f"frame {start} was already forgotten; the tape starts at {self._start}")
         groups = -(-(stop - self._start - len(self._kept)) // self._group)
         drawn = [torch.randn(self._group, self._bins, generator=self._generator) for _ in range(max(0, groups))]
-        self._kept = torch.cat([self._kept[start - self._start :], *drawn])
+        self._kept = torch.cat([self._kept, *drawn])[start - self._start :]
         self._start = start
         return self._kept[: stop - start]

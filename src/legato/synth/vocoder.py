@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from legato.protocols import Vocoder
+from legato.protocols import ContinuingVocoder, Vocoder, VocoderPiece
 from legato.types import MelBlock, Rates, Samples, UtteranceId
 
 
@@ -28,6 +29,7 @@ class _Track:
     done_frame: int = 0
     blocks: deque[MelBlock] = field(default_factory=deque)
     tail: np.ndarray | None = None
+    history: Any = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class VocoderWindow:
     """Frames [load_start, …) of an utterance's mel, of which [keep_start, keep_stop) become samples.
 
     Its samples [keep_start − blend, keep_stop) are used: the first `blend_frames` are blended into the previous piece.
+    `history` is what the vocoder kept of the utterance's past.
     """
 
     utterance: UtteranceId
@@ -43,6 +46,15 @@ class VocoderWindow:
     keep_start: int
     keep_stop: int
     final: bool
+    history: Any = None
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The used samples of a window, and what the vocoder keeps for the next one."""
+
+    wave: np.ndarray
+    history: Any
 
 
 class VocoderStage:
@@ -66,22 +78,33 @@ class VocoderStage:
 
     def _cut(self, utterance: UtteranceId, track: _Track) -> VocoderWindow:
         block = track.blocks.popleft()
-        mel = block.mel if track.mel is None else torch.cat([track.mel, block.mel])
+        mel = block.mel if track.mel is None else torch.cat([track.mel, block.mel.to(track.mel.device)])
         end = track.first_frame + len(mel)
         stop = end if block.final else max(track.done_frame, end - self._right)
-        needed = 0 if self._left is None else max(0, track.done_frame - self.blend_frames - self._left)
+        needed = self._needed_from(track.done_frame)
         mel, track.first_frame = mel[max(0, needed - track.first_frame) :], max(needed, track.first_frame)
-        window = VocoderWindow(utterance, mel, track.first_frame, track.done_frame, stop, block.final)
+        window = VocoderWindow(utterance, mel, track.first_frame, track.done_frame, stop, block.final, track.history)
         track.mel, track.done_frame = mel, stop
         return window
 
+    def _needed_from(self, done_frame: int) -> int:
+        """The first frame that a window loads which keeps what follows `done_frame`."""
+        return 0 if self._left is None else max(0, done_frame - self.blend_frames - self._left)
+
     @torch.inference_mode()
-    def run(self, batch: list[VocoderWindow]) -> list[np.ndarray]:
+    def run(self, batch: list[VocoderWindow]) -> list[Rendered]:
         """The used samples of every window; empty where nothing is kept."""
         busy = [window for window in batch if window.keep_stop > window.keep_start]
-        waves = iter(self.vocoder.forward([window.mel for window in busy]))
-        empty = np.zeros(0, np.float32)
-        return [self._used(w, next(waves)) if w.keep_stop > w.keep_start else empty for w in batch]
+        rendered = iter(self._render(busy))
+        return [next(rendered) if w.keep_stop > w.keep_start else Rendered(_NOTHING, w.history) for w in batch]
+
+    def _render(self, windows: list[VocoderWindow]) -> list[Rendered]:
+        if not isinstance(self.vocoder, ContinuingVocoder):
+            waves = self.vocoder.forward([window.mel for window in windows])
+            return [Rendered(self._used(w, wave), None) for w, wave in zip(windows, waves, strict=True)]
+        pieces = [VocoderPiece(w.mel, w.load_start, self._needed_from(w.keep_stop), w.history) for w in windows]
+        results = self.vocoder.render(pieces)
+        return [Rendered(self._used(w, wave), kept) for w, (wave, kept) in zip(windows, results, strict=True)]
 
     def _used(self, window: VocoderWindow, wave: Tensor) -> np.ndarray:
         """Samples from the blend before the kept part to the blend after it."""
@@ -93,8 +116,10 @@ class VocoderStage:
         )
         return used
 
-    def commit(self, batch: list[VocoderWindow], result: list[np.ndarray]) -> list[Samples]:
-        return [self._emit(window, wave) for window, wave in zip(batch, result, strict=True)]
+    def commit(self, batch: list[VocoderWindow], result: list[Rendered]) -> list[Samples]:
+        for window, rendered in zip(batch, result, strict=True):
+            self._tracks[window.utterance].history = rendered.history
+        return [self._emit(window, rendered.wave) for window, rendered in zip(batch, result, strict=True)]
 
     def _emit(self, window: VocoderWindow, wave: np.ndarray) -> Samples:
         """Blend with what was held back, hold back what the next window will render again, hand on the rest."""
@@ -119,8 +144,14 @@ class VocoderStage:
         return len(self._tracks)
 
 
+_NOTHING = np.zeros(0, np.float32)
+
+
 def cross_fade(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Two renderings of the same samples, the old one fading out and the new one in, along half a Hann window."""
+    """Two renderings of the same samples, the old one fading out and the new one in, along half a Hann window.
+
+    Where they agree the result is what both say, bit for bit.
+    """
     rise = 0.5 - 0.5 * np.cos(np.pi * (np.arange(len(old), dtype=np.float32) + 0.5) / len(old))
-    faded: np.ndarray = ((1 - rise) * old + rise * new).astype(np.float32)
+    faded: np.ndarray = (old + rise * (new - old)).astype(np.float32)
     return faded

@@ -18,7 +18,8 @@ class Window:
 
 @dataclass
 class WindowCutter:
-    """Cuts by a fixed ramp: `steps` are the kept lengths of the first, second, … window, the last one repeats.
+    """Cuts by a fixed ramp: `steps` are the kept lengths of the first, second, … window, `right` how far each looks ahead;
+    the last entry of either repeats.
 
     The cuts depend on the ramp and on where the stream ends, never on when its parts arrive. The last window may be
     short or even empty: an end is always announced.
@@ -26,7 +27,7 @@ class WindowCutter:
 
     steps: tuple[int, ...]
     left: int
-    right: int
+    right: tuple[int, ...]
     done: int = 0
     cut: int = 0
     finished: bool = False
@@ -36,13 +37,14 @@ class WindowCutter:
         if self.finished:
             return None
         stop = self.done + self.steps[min(self.cut, len(self.steps) - 1)]
-        if stop + self.right > available and not ended:
+        right = self.right[min(self.cut, len(self.right) - 1)]
+        if stop + right > available and not ended:
             return None
         self.finished = ended and stop >= available
         stop = available if self.finished else stop
         window = Window(
             load_start=max(0, self.done - self.left),
-            load_stop=min(available, stop + self.right),
+            load_stop=min(available, stop + right),
             keep_start=self.done,
             keep_stop=stop,
             final=self.finished,
