@@ -1,7 +1,7 @@
 """The engine's promises in figures, from one run: benchmarks/promises.py [--script DIR] [--out results.json]
 
     first sound     by text length, one stream, warm
-    script          the first script that ran these weights (--script, a folder with its infer.py), interleaved with ours
+    script          the first script that ran these weights (--script, the folder of its infer.py), interleaved
     invariance      what `batch_invariant` costs, on and off interleaved, one stream and eight
     position        time per token at position 50 and 1000, with the cache and without
     mixed           gaps between tokens of four streams while a 2,000-token prompt is computed

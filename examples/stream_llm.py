@@ -10,7 +10,22 @@ import legato
 
 def language_model() -> Iterator[str]:
     """Stands in for any source of tokens."""
-    yield from ["Certainly.", "The", "museum", "opens", "at", "nine.", "I", "would", "go", "early,", "before", "it", "gets", "crowded."]
+    yield from [
+        "Certainly.",
+        "The",
+        "museum",
+        "opens",
+        "at",
+        "nine.",
+        "I",
+        "would",
+        "go",
+        "early,",
+        "before",
+        "it",
+        "gets",
+        "crowded.",
+    ]
 
 
 def main() -> None:

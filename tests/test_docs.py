@@ -82,7 +82,7 @@ def test_architecture_names_real_files() -> None:
 
 def test_public_names_are_pinned() -> None:
     assert legato.__all__ == [
-        "Audio", "AudioChunk", "Config", "ConfigError", "Sampling", "SpeechEngine", "SpeechError", "SpeechRequest", "Voice",
-        "__version__", "load",
+        "Audio", "AudioChunk", "Config", "ConfigError", "Sampling", "SpeechEngine", "SpeechError", "SpeechRequest",
+        "Voice", "__version__", "load",
     ]  # fmt: skip
     assert all(hasattr(legato, name) for name in legato.__all__)

@@ -46,7 +46,8 @@ def test_underrun_is_the_largest_deficit_of_a_player_that_never_stops(
 def test_stats_have_their_stable_shape() -> None:
     stats = report((0.1, 500)).as_dict()
     assert list(stats) == [
-        "ttfa_s", "wall_s", "audio_s", "rtf", "underrun_s", "sample_rate_hz", "seed", "model", "voice", "chunks", "lm", "kv",
+        "ttfa_s", "wall_s", "audio_s", "rtf", "underrun_s", "sample_rate_hz", "seed", "model", "voice", "chunks",
+        "lm", "kv",
     ]  # fmt: skip
     assert stats["chunks"] == [{"t_s": 0.1, "samples": 500}]
     assert list(stats["lm"]) == ["prompt_tokens", "generated_tokens", "steps"]

@@ -8,7 +8,7 @@ import typer
 
 import legato
 
-from . import bench, config, doctor, glmtts, say, serve, voices
+from . import bench, config, doctor, glmtts, say, serve, voices_add
 from .terminal import Commands, set_up_logging
 
 app = typer.Typer(
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 app.command()(say.say)
 app.command()(serve.serve)
-app.command()(voices.voices)
+app.add_typer(voices_add.commands, name="voices")
 app.command()(bench.bench)
 app.command()(doctor.doctor)
 app.command()(glmtts.glmtts)

@@ -10,9 +10,12 @@ from pathlib import Path
 from legato.errors import CheckpointError, UnknownModel
 from legato.protocols import LoadOptions, SpeechModel
 
-FAMILIES = {"piccolo": "legato.families.piccolo"}
+FAMILIES = {"piccolo": "legato.families.piccolo", "glm_tts": "legato.families.glm_tts"}
 EMBEDDED = ("piccolo",)
 """Families whose weights are in the package, loaded by name."""
+
+RELEASED = {"glm_tts": ("llm", "flow")}
+"""Folders by which a checkpoint as released is known: it has no config.json of its own. They may be in `ckpt/`."""
 
 
 def load(model: str | Path, options: LoadOptions) -> SpeechModel:
@@ -31,6 +34,8 @@ def load(model: str | Path, options: LoadOptions) -> SpeechModel:
 
 def _family_of(folder: Path) -> str:
     config = folder / "config.json"
+    if not config.is_file() and (released := _released(folder)):
+        return released
     try:
         family = json.loads(config.read_text(encoding="utf-8")).get("family")
     except (OSError, ValueError, AttributeError) as error:
@@ -38,6 +43,14 @@ def _family_of(folder: Path) -> str:
     if family not in FAMILIES:
         raise CheckpointError(f"{config} names the family {family!r}; known: {', '.join(FAMILIES)}")
     return str(family)
+
+
+def _released(folder: Path) -> str | None:
+    for tree in (folder, folder / "ckpt"):
+        for family, parts in RELEASED.items():
+            if all((tree / part).is_dir() for part in parts):
+                return family
+    return None
 
 
 def _loader(family: str) -> Callable[[Path, LoadOptions], SpeechModel]:

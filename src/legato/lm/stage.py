@@ -18,7 +18,6 @@ from .sampler import sample
 from .scheduler import Scheduler, SchedulerLimits
 from .sequence import Scheduled, Sequence
 
-
 CHEAP_ROWS = 4
 """Without row tiles: up to this many rows cost about as much as one, because reading the weights dominates."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +56,13 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.rotary = Rotary(config.head_dim, config.rope_theta)
+
+    def fold_norms(self, head: Linear) -> None:
+        """Fold every norm's weight into the layer behind it, the last one's into `head`; once, after loading."""
+        for layer in cast(Iterable[DecoderLayer], self.layers):
+            layer.attention_norm.fold_into(layer.qkv)
+            layer.mlp_norm.fold_into(layer.mlp.gate_up)
+        self.norm.fold_into(head)
 
     def forward(self, rows: Tensor, attention: AttentionInput) -> Tensor:
         """Embeddings [R, width] → hidden states [R, width] after the last norm."""

@@ -18,6 +18,10 @@ GRAIN = 32_768
 the odd elements between the last whole vector register and the end of a share come out with other last bits."""
 
 
+WIDE_INPUTS, WIDE_INPUTS_FEW_THREADS, FEW_THREADS = 384, 832, 8
+"""From this many inputs on MKL may share one row tile's sums out between threads; with few threads it does so later."""
+
+
 class Linear(nn.Linear):
     """`nn.Linear` that can be frozen for inference: weights laid out for small row counts, rows computed in tiles."""
 
@@ -32,27 +36,37 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] → [..., out]."""
-        if not self.row_tile or x.shape[:-1] == (self.row_tile,):
+        if self._plain(x):
             return F.linear(x, self.weight, self.bias)
-        rows = x.reshape(-1, self.in_features)
-        if rows.shape[0] == self.row_tile:
-            return F.linear(rows, self.weight, self.bias).view(*x.shape[:-1], self.out_features)
-        tiles, weight = self._tiled(rows)
+        tiles, weight = self._tiled(x.reshape(-1, self.in_features))
         out = torch.bmm(tiles, weight) if self.bias is None else torch.baddbmm(self.bias, tiles, weight)
-        return out.view(*x.shape[:-1], self.out_features)
+        return out.view(-1, self.out_features)[: x.shape[:-1].numel()].view(*x.shape[:-1], self.out_features)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual [R, out] + this layer (which has no bias) of x [R, in], in one operation."""
-        if not self.row_tile or x.shape[0] == self.row_tile:
+        if self._plain(x):
             return torch.addmm(residual, x, self.weight.t())
         tiles, weight = self._tiled(x)
-        return torch.baddbmm(residual.view(len(tiles), self.row_tile, -1), tiles, weight).view_as(residual)
+        base = residual.view(-1, self.row_tile, self.out_features).expand(len(tiles), -1, -1)
+        return torch.baddbmm(base, tiles, weight).view(-1, self.out_features)[: len(residual)]
+
+    def _plain(self, x: Tensor) -> bool:
+        """Whether x goes through an ordinary product: there are no tiles, or it is one tile that nobody splits."""
+        if not self.row_tile:
+            return True
+        narrow = WIDE_INPUTS_FEW_THREADS if torch.get_num_threads() <= FEW_THREADS else WIDE_INPUTS
+        return self.in_features < narrow and x.shape[:-1] == (self.row_tile,)
 
     def _tiled(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows [R, in] as tiles, at least two, and the weight for each: MKL shares the sums of a lone wide tile out
+        between threads, those of two or more it does not, so a lone one is computed twice."""
         tiles = rows.shape[0] // self.row_tile
         if tiles * self.row_tile != rows.shape[0]:
             raise ValueError(f"{rows.shape[0]} rows are not whole tiles of {self.row_tile}")
-        return rows.view(tiles, self.row_tile, -1), self.weight.t().expand(tiles, -1, -1)
+        batch = rows.view(tiles, self.row_tile, -1)
+        if tiles == 1:
+            batch = batch.expand(2, -1, -1)
+        return batch, self.weight.t().expand(len(batch), -1, -1)
 
 
 def freeze(net: nn.Module, row_tile: int = 0) -> None:
@@ -70,17 +84,32 @@ class RMSNorm(nn.Module):
     a CPU.
     """
 
+    weight: nn.Parameter | None
     _root_eps: Tensor
+    _shortest: Tensor
 
     def __init__(self, width: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.eps = eps
         self.register_buffer("_root_eps", torch.tensor(math.sqrt(eps)), persistent=False)
+        self.register_buffer("_shortest", torch.zeros(()), persistent=False)
+
+    def fold_into(self, linear: Linear) -> None:
+        """Move the weight into the layer that reads this norm; what is left only makes x as long as 1. Saves two
+        operations of five."""
+        if self.weight is None:
+            raise ValueError("this norm is folded already")
+        root_width = math.sqrt(len(self.weight))
+        linear.weight = nn.Parameter(linear.weight.detach() * self.weight.detach() * root_width, requires_grad=False)
+        self._shortest = self._root_eps * root_width
+        self.weight = None
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., width] → the same shape; float32 inside."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        if self.weight is None:
+            return torch.div(x, torch.hypot(length, self._shortest)).to(x.dtype)
         root_mean_square = torch.hypot(length * x.shape[-1] ** -0.5, self._root_eps)
         return torch.div(x, root_mean_square).to(x.dtype).mul_(self.weight)
 

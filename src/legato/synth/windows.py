@@ -18,8 +18,8 @@ class Window:
 
 @dataclass
 class WindowCutter:
-    """Cuts by a fixed ramp: `steps` are the kept lengths of the first, second, … window, `right` how far each looks ahead;
-    the last entry of either repeats.
+    """Cuts by a fixed ramp: `steps` are the kept lengths of the first, second, … window, `right` how far each looks
+    ahead; the last entry of either repeats.
 
     The cuts depend on the ramp and on where the stream ends, never on when its parts arrive. The last window may be
     short or even empty: an end is always announced.

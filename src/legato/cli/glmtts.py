@@ -1,0 +1,266 @@
+"""`legato glmtts`: GLM-TTS's own command line, on its lists and with its file names, streamed if asked to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any
+
+import typer
+
+import legato
+from legato.audio_file import read_audio
+from legato.config import load_config
+from legato.engine import SpeechEngine
+from legato.errors import CheckpointError, EmptyText, EngineError, RequestError, SpeechError
+from legato.families import glm_tts
+from legato.families.glm_tts.flow import GRID_TOKENS, HISTORY_TOKENS, LOOK_AHEAD_BLOCKS
+from legato.families.glm_tts.frontend import GlmFrontend
+from legato.fit import fit
+from legato.protocols import LoadOptions, SpeechModel
+from legato.serving.encoders import find_format
+from legato.types import SpeechRequest, Voice
+
+from .glmtts_lines import BadLine, Line, find_list, read_lines
+from .options import ConfigOption
+from .outputs import FileOutput
+from .terminal import FAILED, note
+
+ADVISED_CHUNKS = (30, 60)
+RECORD = "text_compare.jsonl"
+TOKEN_HZ = 25
+CACHED_VOICES = 8
+NO_TEXT_LIMIT_CHARS = 2**31
+"""`engine.max_text_chars` guards a server against its clients; here the user is the only one."""
+
+JOBS_CPU, JOBS_GPU = 1, 8
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """The engine and what every line is spoken with."""
+
+    engine: SpeechEngine
+    frontend: GlmFrontend
+    seed: int
+    streaming: bool
+    phonemes: bool
+    clone: Callable[[Path, str], Voice]
+    recording: Lock
+
+    def record(self, line: Line) -> dict[str, Any]:
+        """What a finished line was made from; it is made again when this has changed."""
+        return {
+            "uttid": line.uttid,
+            "syn_text": line.syn_text,
+            "prompt_text": line.prompt_text,
+            "prompt_speech": line.prompt_speech.name,
+            "seed": self.seed,
+            "use_cache": self.frontend.continues,
+            "use_phoneme": self.phonemes,
+            "sample_rate": self.engine.model.rates.sample_hz,
+        }
+
+
+def glmtts(
+    data: Annotated[str, typer.Option(help="Speak examples/NAME.jsonl, or the list at a path.")] = "example_zh",
+    exp_name: Annotated[
+        str, typer.Option("--exp_name", "--exp-name", help="Part of the output folder's name.")
+    ] = "_test",
+    use_cache: Annotated[
+        bool, typer.Option("--use_cache/--no_use_cache", help="Continue each piece from the ones before it.")
+    ] = True,
+    streaming: Annotated[bool, typer.Option("--streaming", help="Sound while it is still being generated.")] = False,
+    chunk_size: Annotated[
+        int | None, typer.Option("--chunk_size", "--chunk-size", help="Codec tokens (25 a second) in a chunk. [50]")
+    ] = None,
+    use_phoneme: Annotated[
+        bool, typer.Option("--use_phoneme", "--use-phoneme", help="Replace characters that could be misread.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same samples.", min=0, max=2**63 - 1)] = 0,
+    sample_rate: Annotated[
+        int, typer.Option("--sample_rate", "--sample-rate", help="24000 (HiFT) or 32000 (Vocos2D).")
+    ] = 24000,
+    model: Annotated[Path, typer.Option("--model", "-m", help="The released checkpoint folder.")] = Path("ckpt"),
+    jobs: Annotated[
+        int | None, typer.Option(help="Lines spoken at a time; the samples are the same. [1, or 8 on a GPU]", min=1)
+    ] = None,
+    examples: Annotated[Path, typer.Option(help="Where lists are looked for by name.")] = Path("examples"),
+    outputs: Annotated[Path, typer.Option(help="Where outputs go.")] = Path("outputs"),
+    config: ConfigOption = None,
+) -> None:
+    """Speak a GLM-TTS list: a JSON object with uttid, prompt_text, prompt_speech and syn_text a line.
+
+    Writes outputs/pretrain{exp_name}/{data}/{uttid}.wav. Finished lines are passed over when run again; a bad line is
+    named and the others are spoken.
+
+    \b
+    legato glmtts --data example_zh --exp_name demo --use_cache --streaming --chunk_size 50
+    """
+    source = find_list(data, examples)
+    folder = outputs / f"pretrain{_checked_name(exp_name)}" / source.stem
+    for warning in chunk_warnings(chunk_size, streaming):
+        note(f"warning: {warning}")
+    choices = _choices(streaming, chunk_size, use_cache, use_phoneme, sample_rate)
+    loaded, engine = _open(model, choices, config)
+    with engine:
+        assert isinstance(loaded.frontend, GlmFrontend)
+        clone = lru_cache(CACHED_VOICES)(partial(_clone, engine))
+        speaker = Speaker(engine, loaded.frontend, seed, streaming, use_phoneme, clone, Lock())
+        failed = speak_list(source, folder, speaker, jobs or (JOBS_CPU if loaded.device == "cpu" else JOBS_GPU))
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _choices(
+    streaming: bool, chunk_size: int | None, use_cache: bool, use_phoneme: bool, sample_rate: int
+) -> glm_tts.Choices:
+    return glm_tts.Choices(
+        sample_hz=sample_rate,
+        mode="streaming" if streaming else "offline",
+        chunk_tokens=chunk_size if streaming else None,
+        remembers=use_cache,
+        phonemes=use_phoneme,
+    )
+
+
+def _checked_name(name: str) -> str:
+    if not name or not all(char.isalnum() or char in "_-." for char in name) or ".." in name:
+        raise RequestError(f"--exp_name {name!r}: use letters, digits, _, - and .", "exp_name")
+    return name
+
+
+def chunk_warnings(chunk_size: int | None, streaming: bool) -> list[str]:
+    """What an unusual `--chunk_size` costs."""
+    if chunk_size is None:
+        return []
+    if not streaming:
+        return ["--chunk_size has no effect without --streaming"]
+    least, most = ADVISED_CHUNKS
+    around = HISTORY_TOKENS + LOOK_AHEAD_BLOCKS * GRID_TOKENS
+    if chunk_size < least:
+        ratio = (chunk_size + around) / chunk_size / ((50 + around) / 50)
+        return [
+            f"--chunk_size {chunk_size} is below {least}: every chunk is computed with {around} tokens around it, so "
+            f"the flow works {ratio:.1f} times as much for a second of sound as with 50"
+        ]
+    if chunk_size > most:
+        return [
+            f"--chunk_size {chunk_size} is above {most}: a chunk waits for {chunk_size / TOKEN_HZ:.1f} s of codec "
+            "tokens. The first sound is as early as before, but where the language model is barely faster than real "
+            "time, later chunks may come too late"
+        ]
+    return []
+
+
+def _open(folder: Path, choices: glm_tts.Choices, config: Path | None) -> tuple[SpeechModel, SpeechEngine]:
+    """The model, cutting texts as the release does, and an engine for it."""
+    settings = load_config(config)
+    if "max_text_chars" not in settings.engine.model_fields_set:
+        engine = settings.engine.model_copy(update={"max_text_chars": NO_TEXT_LIMIT_CHARS})
+        settings = settings.model_copy(update={"engine": engine})
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no checkpoint folder at {folder}; --model names another")
+    device = legato._device(settings.engine.device)
+    options = LoadOptions(
+        device=device,
+        batch_invariant=settings.engine.invariant_on(device),
+        ode_steps=settings.engine.ode_steps or settings.codec_streaming.flow_matching_steps,
+        exact_joins=settings.engine.exact_joins,
+    )
+    loaded = glm_tts.load(folder, options, choices)
+    assert isinstance(loaded.frontend, GlmFrontend)
+    loaded = replace(loaded, splitter=loaded.frontend.splitter)
+    return loaded, SpeechEngine(loaded, fit(settings, loaded).engine)
+
+
+# --- speaking ---
+
+
+def speak_list(source: Path, folder: Path, speaker: Speaker, jobs: int) -> int:
+    """Speak every line of a list that is not finished; give the number of those that failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    finished = read_finished(folder)
+    found = list(read_lines(source))
+    bad = [line for line in found if isinstance(line, BadLine)]
+    good = [line for line in found if isinstance(line, Line)]
+    for line in bad:
+        note(f"line {line.number}: {line.problem}", style="bold red")
+    new = [line for line in good if finished.get(line.uttid) != speaker.record(line)]
+    spoken = sum(_speak_all(new, folder, speaker, jobs))
+    failed = len(bad) + len(new) - spoken
+    note(f"{folder}: {spoken} spoken, {len(good) - len(new)} finished before, {failed} failed")
+    return failed
+
+
+def _speak_all(lines: list[Line], folder: Path, speaker: Speaker, jobs: int) -> Iterator[bool]:
+    """Whether each line came out. After an error that concerns every line no other is begun."""
+    with ThreadPoolExecutor(jobs, thread_name_prefix="legato-line") as pool:
+        try:
+            yield from pool.map(lambda line: _try(line, folder, speaker), lines)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def read_finished(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the finished wavs of a folder were made from, by uttid. Records that cannot be read count as none."""
+    finished: dict[str, dict[str, Any]] = {}
+    path = folder / RECORD
+    for raw in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            entry = json.loads(raw)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and (folder / f"{entry.get('uttid')}.wav").is_file():
+            entry.pop("syn_text_tn", None)
+            finished[str(entry["uttid"])] = entry
+    return finished
+
+
+def _clone(engine: SpeechEngine, path: Path, text: str) -> Voice:
+    assert engine.model.cloner is not None
+    wave, rate_hz = read_audio(path)
+    return engine.model.cloner.clone(path.stem, wave, rate_hz, text)
+
+
+def _try(line: Line, folder: Path, speaker: Speaker) -> bool:
+    """Speak a line; a problem is told and ends that line only. What breaks the engine or every line is raised."""
+    try:
+        _speak(line, folder, speaker, speaker.clone(line.prompt_speech, line.prompt_text))
+    except (EngineError, CheckpointError):
+        raise
+    except SpeechError as error:
+        note(f"line {line.number}, {line.uttid}: {_named(error)}", style="bold red")
+        return False
+    return True
+
+
+def _named(error: SpeechError) -> str:
+    return f"syn_text: {error}" if isinstance(error, EmptyText) else str(error)
+
+
+def _speak(line: Line, folder: Path, speaker: Speaker, voice: Voice) -> None:
+    """Write {uttid}.wav, and only then its record. The file has its name from the moment it is whole."""
+    unfinished = folder / f"{line.uttid}.part"
+    request = SpeechRequest(line.syn_text, voice, speaker.seed, normalize=False)
+    with speaker.engine.submit(request) as stream:
+        output = FileOutput(str(unfinished), find_format("wav"), stream.sample_rate_hz, whole=not speaker.streaming)
+        try:
+            for chunk in stream:
+                output.push(chunk.pcm)
+            output.finish()
+        except BaseException:
+            output.stop()
+            unfinished.unlink(missing_ok=True)
+            raise
+    unfinished.replace(folder / f"{line.uttid}.wav")
+    pieces = [speaker.frontend.spoken(piece, speaker.phonemes) for piece in stream.report.usage.utterances]
+    with speaker.recording, (folder / RECORD).open("a", encoding="utf-8") as record:
+        record.write(json.dumps(speaker.record(line) | {"syn_text_tn": pieces}, ensure_ascii=False) + "\n")
+    note(f"{line.uttid}: {stream.report.line()}")

@@ -1,0 +1,93 @@
+"""`legato voices add` and `remove`: voices cloned from a recording, kept with a checkpoint. voices.py lists them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legato.audio_file import read_audio
+from legato.errors import CheckpointError, RequestError
+from legato.families import glm_tts
+from legato.families.glm_tts.cloner import GlmCloner
+from legato.families.glm_tts.frontend import voice_ids
+from legato.families.glm_tts.speaker import SpeakerNet
+from legato.families.glm_tts.speech_tokenizer import read_speech_tokenizer
+from legato.families.glm_tts.text_front import TextFront
+from legato.families.glm_tts.tokenizer import read_tokenizer
+from legato.families.glm_tts.voices import check_name, remove_voice, save_voice, voice_files
+
+from .options import JsonFlag, ModelOption
+from .terminal import note
+from .voices import voices
+
+commands = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+CheckpointOption = Annotated[Path, typer.Option("--model", "-m", help="The GLM-TTS checkpoint folder.")]
+FolderOption = Annotated[
+    Path | None, typer.Option("--voices-dir", help="Where voices are kept. [voices/ in the checkpoint]", metavar="DIR")
+]
+
+
+@commands.callback()
+def _list(context: typer.Context, model: ModelOption = None, as_json: JsonFlag = False) -> None:
+    """List the voices of a model; add and remove cloned ones.
+
+    \b
+    legato voices
+    legato voices --json
+    legato voices add anna anna.wav --text "What she says, word for word." --model ckpt
+    """
+    if context.invoked_subcommand is None:
+        voices(model, as_json)
+
+
+@commands.command()
+def add(
+    name: Annotated[str, typer.Argument(help="Letters, digits, _ and -.")],
+    audio: Annotated[Path, typer.Argument(help="A recording of 3 to 10 s.", metavar="FILE")],
+    text: Annotated[str, typer.Option(help="What the recording says, word for word.")],
+    model: CheckpointOption = Path("ckpt"),
+    folder: FolderOption = None,
+    sample_rate: Annotated[int, typer.Option("--sample-rate", help="The rate it will be spoken at.")] = 24000,
+    force: Annotated[bool, typer.Option("--force", help="Replace a voice of that name.")] = False,
+) -> None:
+    """Clone a voice from a recording and keep it under a name. Only the nets that this needs are loaded."""
+    if sample_rate not in (glm_tts.HIFT_HZ, glm_tts.VOCOS_HZ):
+        raise RequestError(f"--sample-rate {sample_rate}: write {glm_tts.HIFT_HZ} or {glm_tts.VOCOS_HZ}")
+    tree = _tree(model)
+    kept = folder or tree / "voices"
+    if not force and check_name(name) in {path.stem for path in voice_files(kept)}:
+        raise RequestError(f"{kept} has a voice {name!r} already; --force replaces it", "voice")
+    wave, rate_hz = read_audio(audio)
+    voice = _cloner(tree, sample_rate).clone(name, wave, rate_hz, text)
+    note(f"wrote {save_voice(kept, voice)}: {voice.description}")
+
+
+@commands.command()
+def remove(
+    name: Annotated[str, typer.Argument(help="The voice.")],
+    model: CheckpointOption = Path("ckpt"),
+    folder: FolderOption = None,
+) -> None:
+    """Delete a kept voice."""
+    remove_voice(folder or _tree(model) / "voices", name)
+    note(f"removed {name}")
+
+
+def _tree(model: Path) -> Path:
+    if not model.is_dir():
+        raise CheckpointError(f"there is no checkpoint folder at {model}; --model names another")
+    return glm_tts.find_tree(model)
+
+
+def _cloner(tree: Path, sample_hz: int) -> GlmCloner:
+    tokenizer = read_tokenizer(tree / glm_tts.TOKENIZER_FOLDER)
+    return GlmCloner(
+        partial(voice_ids, tokenizer, TextFront()),
+        partial(read_speech_tokenizer, tree / "speech_tokenizer"),
+        partial(SpeakerNet, glm_tts.beside(tree, glm_tts.SPEAKER_FILE)),
+        sample_hz,
+    )

@@ -1,0 +1,58 @@
+"""Reference audio → speaker vector: CAM++ (arXiv:2303.00332), an ONNX file, run by onnxruntime on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legato.errors import CheckpointError
+
+from .kaldi_fbank import BINS, centred_fbank
+
+WIDTH = 192
+
+
+class SpeakerNet:
+    """CAM++. Holds the session, nothing of any voice."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises CheckpointError when the file is missing, damaged or of another net, or onnxruntime is not there."""
+        if not path.is_file():
+            raise CheckpointError(
+                f"{path} is missing: it is the speaker encoder CAM++ (campplus.onnx), which GLM-TTS ships in its code "
+                "repository under frontend/, not with the weights; put it there, or clone voices with a checkpoint "
+                "folder that has it"
+            )
+        self._session: Any = _session(path)
+        inputs = self._session.get_inputs()
+        if len(inputs) != 1 or len(inputs[0].shape) != 3 or inputs[0].shape[2] not in (BINS, None):
+            raise CheckpointError(f"{path} does not take one [1, frames, {BINS}] input; it is not CAM++")
+        self._path, self._input = path, str(inputs[0].name)
+
+    def vector(self, wave: Tensor) -> Tensor:
+        """Speaker vector float32 [192], not normalised, of a wave [n] at 16 kHz."""
+        features = centred_fbank(wave.cpu())[None].numpy().astype(np.float32)
+        out = np.asarray(self._session.run(None, {self._input: features})[0], np.float32).reshape(-1)
+        if out.size != WIDTH:
+            raise CheckpointError(f"{self._path} gives {out.size} values, not the {WIDTH} of CAM++")
+        return torch.from_numpy(out)
+
+
+def _session(path: Path) -> Any:
+    try:
+        import onnxruntime as ort
+    except ImportError as error:
+        raise CheckpointError(
+            "cloning a voice needs onnxruntime, for the speaker encoder: pip install 'legato-speech[glm-tts]'"
+        ) from error
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(str(path), sess_options=options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own errors share no other base
+        raise CheckpointError(f"{path} is damaged or not an ONNX file ({error})") from error

@@ -1,0 +1,239 @@
+"""The files of a GLM-TTS checkpoint → nets. Sizes follow from the tensors; nothing is ever unpickled but tensors.
+
+Each net is read from its released file or, if it is there, from a safetensors file beside it (`legato convert`).
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from legato.errors import CheckpointError
+from legato.nn.decoder import fuse
+from legato.nn.weights import load_strict, read_tensors
+
+from .config import DOWNLOAD, LMFacts, need_file, read_lm_facts
+from .dit import DiT, DiTSizes
+from .lm import GlmLM
+from .lora import CONFIG_FILE, merge_adapter
+
+DEFAULT_HEAD_WIDTH = 64
+"""Of the flow, where the file lacks its rotary table."""
+
+
+class Uninitialised(TorchFunctionMode):
+    """Nets built under it are not filled with random numbers that the checkpoint would replace."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.uniform_, Tensor.normal_):
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def read_released(folder: Path, name: str) -> tuple[dict[str, Tensor], Path]:
+    """Tensors of `name`.safetensors if it is there, else of `name`.pt; and the path read. Raises CheckpointError."""
+    converted = folder / f"{name}.safetensors"
+    if converted.is_file():
+        return read_tensors(converted), converted
+    path = need_file(folder / f"{name}.pt")
+    return {key: t.float() if t.is_floating_point() else t for key, t in read_pickled(path).items()}, path
+
+
+def read_pickled(path: Path) -> dict[str, Tensor]:
+    """The state dict in a torch file: under "model" if the file holds a plain dict with that key, else the file itself.
+
+    Only tensors are read; a file that asks for anything else to be run is refused. Raises CheckpointError.
+    """
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        reason = str(error).split("\n")[0]
+        raise CheckpointError(
+            f"{path} is truncated or not a file of tensors ({reason}). To fetch the checkpoint again: {DOWNLOAD}"
+        ) from error
+    for key in ("model", "state_dict", "generator"):
+        if isinstance(found, dict) and isinstance(found.get(key), Mapping):
+            found = found[key]
+    if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise CheckpointError(f"{path} holds no table of tensors")
+    return dict(found)
+
+
+def renamed(tensors: Mapping[str, Tensor], rules: tuple[tuple[str, str], ...]) -> dict[str, Tensor]:
+    """Names rewritten by the first rule that matches."""
+    out = {}
+    for name, tensor in tensors.items():
+        rule = next((rule for rule in rules if re.match(rule[0], name)), None)
+        out[re.sub(*rule, name) if rule else name] = tensor
+    return out
+
+
+# --- language model ---
+
+LM_NAMES = (
+    (r"^model\.embed_tokens\.", "embedding."),
+    (r"^lm_head\.", "head."),
+    (r"^model\.norm\.", "decoder.norm."),
+    (r"^model\.layers\.(\d+)\.input_layernorm\.", r"decoder.layers.\1.attention_norm."),
+    (r"^model\.layers\.(\d+)\.post_attention_layernorm\.", r"decoder.layers.\1.mlp_norm."),
+    (r"^model\.layers\.(\d+)\.self_attn\.o_proj\.", r"decoder.layers.\1.out."),
+    (r"^model\.layers\.(\d+)\.mlp\.down_proj\.", r"decoder.layers.\1.mlp.down."),
+)
+HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+
+
+def load_lm(folder: Path, adapter: Path | None = None) -> GlmLM:
+    """The language model in `llm/`, with a LoRA adapter if one is given or lies in the same folder.
+
+    Raises CheckpointError naming the file that is missing, damaged or does not fit.
+    """
+    facts = read_lm_facts(folder / "config.json")
+    raw = _read_shards(folder)
+    if adapter is None and (folder / CONFIG_FILE).is_file():
+        adapter = folder
+    if adapter is not None:
+        merge_adapter(raw, adapter)
+    own_head = HEAD in raw and (not facts.tied or adapter is not None)
+    facts = LMFacts(facts.decoder, facts.vocabulary, tied=not own_head)
+    if facts.tied and EMBEDDING in raw:
+        raw[HEAD] = raw[EMBEDDING]
+    _fuse_projections(raw, folder)
+    with Uninitialised():
+        net = GlmLM(facts)
+    load_strict(net, renamed(raw, LM_NAMES), folder)
+    return net
+
+
+def _read_shards(folder: Path) -> dict[str, Tensor]:
+    index = folder / "model.safetensors.index.json"
+    names = {path.name for path in folder.glob("model*.safetensors")}
+    if index.is_file():
+        try:
+            names |= set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, AttributeError) as error:
+            raise CheckpointError(f"{index} is not an index of safetensors files ({error})") from error
+    if not names:
+        need_file(folder / "model.safetensors")
+    raw: dict[str, Tensor] = {}
+    for name in sorted(names):
+        raw |= read_tensors(need_file(folder / name))
+    return raw
+
+
+def _fuse_projections(raw: dict[str, Tensor], source: Path) -> None:
+    """Query, key and value (and gate and up) projections become one matrix each."""
+    for layer in {match[1] for name in raw if (match := re.match(r"model\.layers\.(\d+)\.", name))}:
+        old, new = f"model.layers.{layer}.", f"decoder.layers.{layer}."
+        try:
+            qkv = [raw.pop(f"{old}self_attn.{p}_proj.weight") for p in "qkv"]
+            gates = [raw.pop(f"{old}mlp.{p}_proj.weight") for p in ("gate", "up")]
+        except KeyError as error:
+            raise CheckpointError(f"{source} lacks {error}") from None
+        raw[f"{new}qkv.weight"], raw[f"{new}mlp.gate_up.weight"] = fuse(*qkv), fuse(*gates)
+
+
+# --- flow ---
+
+FLOW_NAMES = (
+    (r"^time_embed\.time_mlp\.0\.", "time_in."),
+    (r"^time_embed\.time_mlp\.2\.", "time_out."),
+    (r"^text_emb_layer\.text_embed\.", "codes."),
+    (r"^text_emb_layer\.text_blocks\.(\d+)\.dwconv\.", r"token_blocks.\1.depthwise."),
+    (r"^text_emb_layer\.text_blocks\.(\d+)\.pwconv1\.", r"token_blocks.\1.inner."),
+    (r"^text_emb_layer\.text_blocks\.(\d+)\.pwconv2\.", r"token_blocks.\1.outer."),
+    (r"^text_emb_layer\.text_blocks\.(\d+)\.(?:grn\.)?", r"token_blocks.\1."),
+    (r"^emb_concator\.conv_pos_embed\.conv1d\.0\.", "position_convs.0."),
+    (r"^emb_concator\.conv_pos_embed\.conv1d\.2\.", "position_convs.1."),
+    (r"^transformer_blocks\.(\d+)\.attn_norm\.linear\.", r"layers.\1.modulation."),
+    (r"^transformer_blocks\.(\d+)\.attn\.to_out\.0\.", r"layers.\1.out."),
+    (r"^transformer_blocks\.(\d+)\.ff\.ff\.0\.0\.", r"layers.\1.inner."),
+    (r"^transformer_blocks\.(\d+)\.ff\.ff\.2\.", r"layers.\1.outer."),
+    (r"^norm_out\.linear\.", "final_modulation."),
+    (r"^proj_out\.", "outputs."),
+    (r"^rotary_embed\.inv_freq$", "frequencies"),
+)
+
+
+def load_dit(folder: Path) -> DiT:
+    """The flow's net in `flow/`. Raises CheckpointError naming the file that is missing, damaged or does not fit."""
+    raw, path = read_released(folder, "flow")
+    raw = {name.removeprefix("estimator."): tensor for name, tensor in raw.items()}
+    try:
+        sizes = dit_sizes(raw)
+        _split_and_fuse(raw, sizes)
+    except (KeyError, IndexError) as error:
+        raise CheckpointError(f"{path} lacks {error}, or it has another shape than this flow's") from error
+    with Uninitialised():
+        net = DiT(sizes)
+    load_strict(net, renamed(raw, FLOW_NAMES), path)
+    return net
+
+
+def dit_sizes(raw: Mapping[str, Tensor]) -> DiTSizes:
+    """Sizes from the shapes of the released tensors. Raises KeyError or IndexError when they are others'."""
+    width, time_width = raw["time_embed.time_mlp.0.weight"].shape
+    rows, token_width = raw["text_emb_layer.text_embed.weight"].shape
+    rotary = raw.get("rotary_embed.inv_freq")
+    head_width = DEFAULT_HEAD_WIDTH if rotary is None else 2 * len(rotary)
+    conv = raw["emb_concator.conv_pos_embed.conv1d.0.weight"]
+    return DiTSizes(
+        width=width,
+        layers=_count(raw, "transformer_blocks"),
+        heads=width // head_width,
+        inner=raw["transformer_blocks.0.ff.ff.0.0.weight"].shape[0],
+        mel_bins=raw["proj_out.weight"].shape[0],
+        speaker=raw["norm_out.linear.weight"].shape[1] - width,
+        rows=rows,
+        token_width=token_width,
+        token_inner=raw["text_emb_layer.text_blocks.0.pwconv1.weight"].shape[0],
+        token_blocks=_count(raw, "text_emb_layer.text_blocks"),
+        token_kernel=raw["text_emb_layer.text_blocks.0.dwconv.weight"].shape[2],
+        conv_kernel=conv.shape[2],
+        conv_groups=width // conv.shape[1],
+        time_width=time_width,
+    )
+
+
+def _count(raw: Mapping[str, Tensor], prefix: str) -> int:
+    pattern = re.compile(re.escape(prefix) + r"\.(\d+)\.")
+    return 1 + max((int(match[1]) for name in raw if (match := pattern.match(name))), default=-1)
+
+
+def _split_and_fuse(raw: dict[str, Tensor], sizes: DiTSizes) -> None:
+    """The input projection parts into what the noisy mel gives and what is fixed; projections become one matrix."""
+    from_mel = raw.pop("emb_concator.proj.weight")
+    raw["from_mel.weight"] = from_mel[:, : sizes.mel_bins].contiguous()
+    raw["from_fixed.weight"] = from_mel[:, sizes.mel_bins :].contiguous()
+    raw["from_fixed.bias"] = raw.pop("emb_concator.proj.bias")
+    for layer in range(sizes.layers):
+        for kind in ("weight", "bias"):
+            parts = [raw.pop(f"transformer_blocks.{layer}.attn.to_{p}.{kind}") for p in "qkv"]
+            raw[f"layers.{layer}.qkv.{kind}"] = fuse(*parts)
+    if "rotary_embed.inv_freq" not in raw:
+        half = sizes.width // sizes.heads // 2
+        raw["rotary_embed.inv_freq"] = 10000.0 ** -(torch.arange(half) / half)
+
+
+def fold_weight_norm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weight-normed layers (Salimans and Kingma 2016, arXiv:1602.07868), in either spelling of torch, as plain ones.
+
+    Raises KeyError when half of a pair is missing.
+    """
+    parametrized = ".parametrizations.weight.original"
+    spellings = ((f"{parametrized}0", f"{parametrized}1"), (".weight_g", ".weight_v"))
+    out = dict(tensors)
+    for length, direction in spellings:
+        for name in [n.removesuffix(length) for n in tensors if n.endswith(length)]:
+            g, v = out.pop(name + length), out.pop(name + direction, None)
+            if v is None:
+                raise KeyError(name + direction)
+            out[f"{name}.weight"] = torch._weight_norm(v, g, 0)
+    return out
