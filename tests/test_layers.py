@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "legato"
 
 CORE = "types errors protocols config text lm synth nn schedule"
-ENGINE = "types errors protocols config core report streams tempo audio_file"
+ENGINE = "types errors protocols config core report streams tempo audio_file worker"
 BELOW_THE_TOP = f"{CORE} {ENGINE} families engine fit serving"
 ALLOWED = {
     "types": "",
@@ -20,6 +20,7 @@ ALLOWED = {
     "audio_file": "errors",
     "report": "types",
     "tempo": "errors",
+    "worker": "",
     "streams": "errors report types",
     "text": "types errors",
     "nn": "types errors",

@@ -11,6 +11,8 @@ with legato.load() as engine:
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from legato.engine import Audio, SpeechEngine
+    from legato.protocols import SpeechModel
 
 log = logging.getLogger("legato")
 
@@ -53,17 +56,14 @@ def load(model: str | Path = "piccolo", config: str | Path | Config | None = Non
     `model` is the name of an embedded model or a checkpoint folder; `config` a TOML file or a Config.
     Raises UnknownModel, CheckpointError or ConfigError.
     """
-    import torch
-
     from legato.engine import SpeechEngine
     from legato.families import load as load_model
     from legato.fit import fit
     from legato.protocols import LoadOptions
+    from legato.worker import Worker
 
     settings = config if isinstance(config, Config) else load_config(None if config is None else Path(config))
     engine = settings.engine
-    if engine.threads is not None:
-        torch.set_num_threads(engine.threads)
     device = _device(engine.device)
     options = LoadOptions(
         device=device,
@@ -71,11 +71,24 @@ def load(model: str | Path = "piccolo", config: str | Path | Config | None = Non
         ode_steps=engine.ode_steps or settings.codec_streaming.flow_matching_steps,
         exact_joins=engine.exact_joins,
     )
-    loaded = load_model(model, options)
-    fitted = fit(settings, loaded)
+    with ExitStack() as undo:
+        worker = Worker("legato-engine")
+        undo.callback(worker.close)
+        loaded = worker.call(lambda: _prepared(lambda: load_model(model, options), engine.threads))
+        fitted = fit(settings, loaded)
+        undo.pop_all()
     for warning in fitted.warnings:
         log.warning(warning)
-    return SpeechEngine(loaded, fitted.engine)
+    return SpeechEngine(loaded, fitted.engine, worker)
+
+
+def _prepared(load_model: Callable[[], SpeechModel], threads: int | None) -> SpeechModel:
+    """Load with the wanted number of threads, which torch keeps per calling thread."""
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return load_model()
 
 
 def _device(wanted: str) -> str:

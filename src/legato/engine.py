@@ -26,6 +26,7 @@ from legato.report import StreamReport
 from legato.streams import SpeechStream, feeding
 from legato.tempo import TempoStream, check_speed
 from legato.types import AudioChunk, Sampling, SpeechRequest, Voice
+from legato.worker import Worker
 
 log = logging.getLogger("legato")
 
@@ -67,18 +68,18 @@ class Audio:
 class SpeechEngine:
     """Speaks. Made by `legato.load`; usable from any thread; `close` it, or use it as a context manager."""
 
-    def __init__(self, model: SpeechModel, config: EngineConfig | None = None) -> None:
+    def __init__(self, model: SpeechModel, config: EngineConfig | None = None, worker: Worker | None = None) -> None:
         self.model = model
         self.config = config or EngineConfig()
-        self.core = EngineCore(model, self.config, self._on_chunk, self._on_error)
+        self._worker = worker or Worker("legato-engine")
+        self.core = self._worker.call(lambda: EngineCore(model, self.config, self._on_chunk, self._on_error))
         self._streams: dict[int, SpeechStream] = {}
         self._numbers = itertools.count()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._closed = False
         self._broken: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="legato-engine", daemon=True)
-        self._thread.start()
+        self._worker.start(self._run)
 
     # --- speaking ---
 
@@ -178,8 +179,7 @@ class SpeechEngine:
         with self._wake:
             self._closed = True
             self._wake.notify()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._worker.close()
 
     def __enter__(self) -> SpeechEngine:
         return self

@@ -91,7 +91,6 @@ class RMSNorm(nn.Module):
     def __init__(self, width: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
         self.register_buffer("_root_eps", torch.tensor(math.sqrt(eps)), persistent=False)
         self.register_buffer("_shortest", torch.zeros(()), persistent=False)
 
