@@ -141,7 +141,7 @@ def invariance(rounds: int) -> dict[str, Any]:
     }
 
 
-def stage_of(model: SpeechModel, beside: int = 16) -> LMStage:
+def stage_of(model: SpeechModel, beside: int = EngineConfig().prefill_tokens_beside_decodes) -> LMStage:
     return LMStage(model.lm, 1024, 16, SchedulerLimits(512, beside, 32), "tiled")
 
 

@@ -167,7 +167,7 @@ def test_unknown_device() -> None:
         legato.load(config=parse_config({"engine": {"device": "abacus"}}))
 
 
-def test_early_joins_are_sooner_blended_and_keep_the_duration() -> None:
+def test_inexact_joins_are_blended_and_keep_the_duration() -> None:
     early = parse_config({"engine": {"exact_joins": False}})
     with legato.load(config=early) as engine:
         audio = engine.generate("Good morning to everyone.", seed=3)

@@ -251,13 +251,13 @@ def test_a_crowd_too_large_is_served_all_the_same() -> None:
 
 
 def test_pace_grows_with_listeners_and_follows_the_machine() -> None:
-    pace = Pace(steps_per_chunk=10, evaluations_per_window=5)
+    pace = Pace(lm_steps=10, flow_blocks=5)
     assert pace.gap_s(3) == 0
-    pace.note("lm", 0.002, windows=4)
-    pace.note("flow", 0.008, windows=2)
-    pace.note("vocoder", 0.003, windows=1)
-    assert pace.gap_s(1) == pytest.approx(1.25 * (10 * 0.002 + 5 * 0.004 + 0.003))
-    assert pace.gap_s(3) == pytest.approx(1.25 * (10 * 0.002 + 3 * (5 * 0.004 + 0.003)))
+    pace.note("lm", 0.002, parts=4)
+    pace.note("flow", 0.008, parts=2)
+    pace.note("vocoder", 0.003, parts=1)
+    assert pace.gap_s(1) == pytest.approx(Pace.MARGIN * (10 * 0.002 + 5 * 0.004 + 0.003))
+    assert pace.gap_s(3) == pytest.approx(Pace.MARGIN * (10 * 0.002 + 3 * (5 * 0.004 + 0.003)))
     for _ in range(60):
-        pace.note("flow", 0.016, windows=2)
-    assert pace.gap_s(1) == pytest.approx(1.25 * (10 * 0.002 + 5 * 0.008 + 0.003), rel=1e-3)
+        pace.note("flow", 0.016, parts=2)
+    assert pace.gap_s(1) == pytest.approx(Pace.MARGIN * (10 * 0.002 + 5 * 0.008 + 0.003), rel=1e-3)

@@ -46,7 +46,7 @@ class EngineConfig(_Section):
     kv_page_size: PositiveInt = 16
     kv_memory_mb: PositiveInt = 256
     max_tokens_per_step: PositiveInt = 512
-    prefill_tokens_beside_decodes: PositiveInt = 16
+    prefill_tokens_beside_decodes: PositiveInt = 12
     max_sequences: PositiveInt = 32
     max_requests: PositiveInt = 16
     max_waiting: int = Field(64, ge=0)

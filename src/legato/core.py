@@ -180,7 +180,8 @@ class EngineCore:
             batch = stage.plan(self.schedule.order(ready[index], now_s))
             if batch is not None:
                 done = stage.commit(batch, stage.run(batch))
-                self.pace.note(("vocoder", "flow", "lm")[index], self._now() - now_s, len(batch))
+                parts = self.flow.blocks(batch) if stage is self.flow else len(batch)
+                self.pace.note(("vocoder", "flow", "lm")[index], self._now() - now_s, parts)
                 for item in done:
                     receive(item)
                 return True
@@ -331,8 +332,8 @@ def _ramp(model: SpeechModel, config: EngineConfig) -> Ramp:
 def _pace(model: SpeechModel, ramp: Ramp) -> Pace:
     """The pace of a model whose second window needs the tokens that the ramp says beyond the first."""
     keep, ahead = (entries[min(1, len(entries) - 1)] for entries in (ramp.keep_blocks, ramp.ahead_blocks))
-    blocks = max(1, keep + ahead - ramp.ahead_blocks[0])
-    return Pace(blocks * model.flow.facts.block_tokens, model.flow.facts.ode_steps)
+    facts, more_blocks = model.flow.facts, max(1, keep + ahead - ramp.ahead_blocks[0])
+    return Pace(more_blocks * facts.block_tokens, (keep + ahead) * facts.ode_steps)
 
 
 def _language(model: SpeechModel) -> str | None:

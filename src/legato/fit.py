@@ -103,7 +103,7 @@ def _join_problems(config: Config, model: SpeechModel) -> list[str]:
         return []
     return [
         f"codec_streaming.overlap_ratio: {model.name}'s joins are exact and need no cross-fade; leave it out "
-        "(or set engine.exact_joins = false for an earlier first sound)"
+        "(or set engine.exact_joins = false for more sound in the first chunk)"
     ]
 
 

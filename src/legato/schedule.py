@@ -42,15 +42,16 @@ class Pace:
     """
 
     SMOOTHING = 0.2
-    MARGIN = 1.25
+    MARGIN = 1.75
 
-    def __init__(self, steps_per_chunk: int, evaluations_per_window: int) -> None:
-        self._runs = {"lm": steps_per_chunk, "flow": evaluations_per_window, "vocoder": 1}
+    def __init__(self, lm_steps: int, flow_blocks: int) -> None:
+        """The next chunk takes that many LM steps, and evaluations of single flow blocks."""
+        self._runs = {"lm": lm_steps, "flow": flow_blocks, "vocoder": 1}
         self._cost_s = dict.fromkeys(self._runs, 0.0)
 
-    def note(self, stage: str, took_s: float, windows: int) -> None:
-        """A run took that long for so many windows. A step of the LM serves everyone at once."""
-        cost_s = took_s if stage == "lm" else took_s / max(1, windows)
+    def note(self, stage: str, took_s: float, parts: int) -> None:
+        """A run took that long for so many flow blocks, or vocoder windows. An LM step serves everyone at once."""
+        cost_s = took_s if stage == "lm" else took_s / max(1, parts)
         known_s = self._cost_s[stage]
         self._cost_s[stage] = cost_s if not known_s else known_s + self.SMOOTHING * (cost_s - known_s)
 

@@ -45,7 +45,7 @@ NOTES: dict[str, dict[str, str]] = {
         "ramp_blocks": "blocks kept of the first, second, … flow window; the last repeats",
         "look_ahead_blocks": "blocks that the first, second, … window waits for beyond those it keeps",
         "ode_steps": "steps from noise to mel: fewer are faster and rougher",
-        "exact_joins": "false: an earlier first sound, with a small error at the joins",
+        "exact_joins": "false: more sound in the first chunk, with a small error at the joins, which are blended",
         "overlap_ratio": "share of the vocoder's context that is blended where joins are not exact",
         "guard_s": "a listener with less sound than this left comes before requests without a first sound",
         "hold_first_sound": "wait with the first sound until it lasts to the next chunk, however many are served",

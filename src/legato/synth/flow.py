@@ -110,6 +110,11 @@ class FlowStage:
             del self._tracks[window.utterance]
         return MelBlock(window.utterance, window.start_frame, mel, window.final)
 
+    def blocks(self, batch: list[FlowWindow]) -> int:
+        """Blocks that one ODE step of these windows computes."""
+        frames = self.flow.facts.block_tokens * self.rates.frames_per_token
+        return sum(-(-len(window.noise) // frames) for window in batch)
+
     def drop(self, utterance: UtteranceId) -> None:
         self._tracks.pop(utterance, None)
 
