@@ -25,7 +25,7 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 LM_ROW_TILE = 4
 EARLY_REACH_FRAMES = 8
-"""Vocoder reach with `exact_joins = false`: 220 ms more of sound in the first chunk, about 3 % of error at the joins."""
+"""Vocoder reach with `exact_joins = false`: 220 ms more sound in the first chunk, about 3 % of error at the joins."""
 
 RAMP = Ramp(keep_blocks=(2, 1, 2, 4), ahead_blocks=(0, 1))
 """The first window keeps two blocks, which gives 180 ms of sound beyond the vocoder's reach, and waits for no more."""
