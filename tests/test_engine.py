@@ -164,7 +164,9 @@ TEXTS = (
 RAMPS = {"smallest": (1,), "default": None, "one big": (64,)}
 
 
-@pytest.mark.parametrize("ramp", RAMPS.values(), ids=RAMPS.keys())
+@pytest.mark.parametrize(
+    "ramp", [pytest.param(r, id=n, marks=() if r is None else pytest.mark.slow) for n, r in RAMPS.items()]
+)
 def test_company_changes_nothing(piccolo: SpeechModel, ramp: tuple[int, ...] | None) -> None:
     """Alone, all at once, and with random arrivals and cancellations among them: the same samples, bit for bit."""
     alone = _alone(piccolo, ramp)
