@@ -367,6 +367,28 @@ def test_speed_out_of_range(engine: SpeechEngine, speed: float) -> None:
         engine.generate(HELLO, speed=speed)
 
 
+@pytest.mark.parametrize("text", [123, None, b"bytes", [1, 2], iter([None]), ["fine. ", 7]])
+def test_text_of_a_wrong_type_is_refused_and_the_next_request_works(engine: SpeechEngine, text: object) -> None:
+    with pytest.raises(RequestError, match="must be a str"):
+        engine.generate(text)  # type: ignore[arg-type]
+    assert len(engine.generate("Yes.").samples)
+
+
+def test_an_async_iterator_needs_the_async_twin(engine: SpeechEngine) -> None:
+    async def letters() -> AsyncIterator[str]:
+        yield "a"
+
+    with pytest.raises(RequestError, match="agenerate"):
+        engine.generate(letters())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"seed": "x"}, {"seed": 1.5}, {"voice": 3}, {"speed": "x"}, {"sampling": 1}])
+def test_options_of_a_wrong_type_are_refused(engine: SpeechEngine, options: dict[str, object]) -> None:
+    with pytest.raises(RequestError, match="must be"):
+        engine.generate(HELLO, **options)  # type: ignore[arg-type]
+    assert len(engine.generate("Yes.", seed=2**70).samples) and len(engine.generate("Yes.", seed=-1).samples)
+
+
 def test_control_characters_are_passed_over(engine: SpeechEngine) -> None:
     clean, dirty = engine.generate("Good morning."), engine.generate("Good\x00 morn\u200bing.\x07")
     assert np.array_equal(clean.samples, dirty.samples)

@@ -26,7 +26,18 @@ from legato.synth.flow import FlowStage
 from legato.synth.vocoder import VocoderStage
 from legato.text.normalize import normalize, speakable
 from legato.text.utterances import UtteranceSplitter
-from legato.types import AudioChunk, Ramp, Samples, SpeechRequest, SpeechTokens, Usage, Utterance, UtteranceId, Voice
+from legato.types import (
+    AudioChunk,
+    Ramp,
+    Samples,
+    Sampling,
+    SpeechRequest,
+    SpeechTokens,
+    Usage,
+    Utterance,
+    UtteranceId,
+    Voice,
+)
 
 SEED_STRIDE = 1_000_003
 """Between the seeds of a request's utterances; the first one has the request's own."""
@@ -93,6 +104,7 @@ class EngineCore:
 
     def check(self, request: SpeechRequest) -> Voice:
         """Refuse what cannot be served, at the door. Changes nothing and may be called from any thread."""
+        _check_types(request)
         self._check_length(len(request.text))
         if not request.more_text and not _says_something(request.text):
             raise EmptyText
@@ -345,6 +357,20 @@ def _normalized(text: str, language: str | None) -> str:
     """The text in words, but for pronunciations written into it, {行|hang2}: those are the family's to read."""
     parts = _PRONUNCIATION.split(text)
     return "".join(part if index % 2 else normalize(part, language) for index, part in enumerate(parts))
+
+
+def _check_types(request: SpeechRequest) -> None:
+    """Callers are not always typed; what is wrong must be refused before it reaches the loop that serves everyone."""
+    wanted: tuple[tuple[str, str, object, tuple[type, ...]], ...] = (
+        ("text", "input", request.text, (str,)),
+        ("voice", "voice", request.voice, (str, Voice, type(None))),
+        ("seed", "seed", request.seed, (int,)),
+        ("sampling", "sampling", request.sampling, (Sampling, type(None))),
+    )
+    for name, param, value, kinds in wanted:
+        if not isinstance(value, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise RequestError(f"{name} must be {names}, not {type(value).__name__}", param)
 
 
 def _says_something(text: str) -> bool:

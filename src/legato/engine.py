@@ -88,7 +88,7 @@ class SpeechEngine:
 
         Raises RequestError for what cannot be spoken, Overloaded when too many requests wait.
         """
-        stream, tempo = self._open(text, options)
+        stream, tempo = self._open(_pullable(text), options)
         return _gathered(list(_retimed(stream, tempo)), stream)
 
     def stream(self, text: Text, **options: Unpack[SpeakOptions]) -> Iterator[AudioChunk]:
@@ -96,7 +96,7 @@ class SpeechEngine:
 
         Raises like `generate`, at once. Leaving the loop early cancels the request.
         """
-        stream, tempo = self._open(text, options)
+        stream, tempo = self._open(_pullable(text), options)
         chunks = _retimed(stream, tempo)
         weakref.finalize(chunks, stream.cancel)
         return chunks
@@ -119,8 +119,12 @@ class SpeechEngine:
     def _open(self, text: Text | AsyncIterable[str], options: SpeakOptions) -> tuple[SpeechStream, float]:
         """Submit a text; its pieces, if it comes in pieces, are pulled by a thread of their own."""
         settings = dict(options)
-        speed = float(settings.pop("speed", 1.0))  # type: ignore[arg-type]
+        speed = settings.pop("speed", 1.0)
+        if not isinstance(speed, (int, float)):
+            raise RequestError(f"speed must be a number, not {type(speed).__name__}", "speed")
         check_speed(speed)
+        if not isinstance(text, (Iterable, AsyncIterable)):
+            raise RequestError(f"text must be a str or pieces of str, not {type(text).__name__}", "input")
         audio, said = settings.pop("prompt_audio", None), settings.pop("prompt_text", None)
         if audio is not None or said is not None:
             settings["voice"] = self._clone(audio, said)  # type: ignore[arg-type]
@@ -246,6 +250,13 @@ class SpeechEngine:
     def _leave(self, number: int) -> None:
         with self._wake:
             del self._streams[number]
+
+
+def _pullable(text: Text) -> Text:
+    """Text that a blocking caller can give. Raises RequestError for an async iterator, which nobody would pull."""
+    if isinstance(text, AsyncIterable):
+        raise RequestError("an async iterator of text needs agenerate or astream", "input")
+    return text
 
 
 def _push_all(stream: SpeechStream, pieces: Iterable[str]) -> None:

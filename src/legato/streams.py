@@ -47,7 +47,9 @@ class SpeechStream:
     # --- the reader's side ---
 
     def push_text(self, piece: str) -> None:
-        """More text of a request that was submitted with `more_text`."""
+        """More text of a request that was submitted with `more_text`. Raises RequestError unless it is a str."""
+        if not isinstance(piece, str):
+            raise RequestError(f"a piece of text must be a str, not {type(piece).__name__}", "input")
         self._on_text(self.request, piece)
 
     def end_text(self) -> None:
