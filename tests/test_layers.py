@@ -10,8 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "legato"
 
-CORE = "types errors protocols config text lm synth nn schedule"
-ENGINE = "types errors protocols config core report streams tempo audio_file worker"
+CORE = "types errors protocols conversation config text lm synth nn schedule"
+ENGINE = "types errors protocols conversation config core report streams tempo audio_file worker messages"
 BELOW_THE_TOP = f"{CORE} {ENGINE} families engine fit serving"
 ALLOWED = {
     "types": "",
@@ -24,15 +24,17 @@ ALLOWED = {
     "streams": "errors report types",
     "text": "types errors",
     "nn": "types errors",
-    "protocols": "types nn",
+    "protocols": "types nn conversation",
+    "conversation": "types protocols",
+    "messages": "types errors",
     "schedule": "types",
-    "lm": "types errors protocols nn",
+    "lm": "types errors protocols conversation nn",
     "synth": "types errors protocols nn",
-    "families": "types errors protocols nn text",
+    "families": "types errors protocols conversation nn text",
     "core": CORE,
     "engine": ENGINE,
     "fit": "errors config protocols",
-    "serving": "types errors report streams tempo config engine",
+    "serving": "types errors report streams tempo config engine messages",
     "playback": BELOW_THE_TOP,
     "remote": f"{BELOW_THE_TOP} playback",
     "bench": f"{BELOW_THE_TOP} playback remote",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from legato.conversation import Writer
     from legato.nn.attention import AttentionInput, KVShape
 
 Item = TypeVar("Item", contravariant=True)
@@ -54,15 +55,19 @@ class Step:
     """What follows from one sampled token.
 
     `emit` is the codec id it stands for, if any. `feed` are the input ids that go in next (the sampled token itself,
-    a token of the host's choice, or nothing yet). `vectors` [len(feed), D] are added to their embeddings.
-    `final` ends the sequence. `refused`: nothing follows, another token is drawn from the same logits.
+    a token of the host's choice, or nothing yet). `vectors` [len(feed), D] are added to their embeddings; `places` and
+    `keys` are theirs as in Prompt. `final` ends the sequence. `refused`: nothing follows, another token is drawn from
+    the same logits. `more`: these belong to an open prompt that still goes on, so nothing is sampled after them.
     """
 
     emit: int | None = None
     feed: tuple[int, ...] = ()
     vectors: torch.Tensor | None = None
+    places: Seq[Place] | None = None
+    keys: tuple[int, ...] | None = None
     final: bool = False
     refused: bool = False
+    more: bool = False
 
 
 class Continuation(Protocol):
@@ -85,7 +90,8 @@ class Continuation(Protocol):
         """
 
     def poll(self) -> Step | None:
-        """Input (`feed`, `vectors`) that has become available since `accept` fed nothing; None while there is none."""
+        """Input (`feed`, `vectors`) that has become available since `accept` fed nothing, or the next part of an open
+        prompt; None while there is none."""
 
 
 class SampledTokens:
@@ -111,12 +117,34 @@ class SampledTokens:
         return None
 
 
+Place = tuple[int, ...]
+"""Where an id stands on each axis of a model's positions."""
+
+SHARE_ALL = 2**31
+"""`Prompt.shared_tokens` of a sequence that shares all it holds, what was generated included."""
+
+
+class Relay(Protocol):
+    """What takes the rows that one sequence of a relaying model leaves, for another sequence of another model."""
+
+    def put(self, start: int, rows: torch.Tensor) -> None:
+        """Rows [n, relay_width] of positions [start, start + n). Every position comes once, in order."""
+
+
 @dataclass(frozen=True)
 class Prompt:
     """Token ids before generation, made by a frontend from an utterance.
 
     `vectors` [len(token_ids), D], if given, are added to the embeddings. The first `shared_tokens` ids (a voice's
-    prompt) may share KV pages with other prompts of equal ids and equal `share_key`.
+    prompt) may share KV pages with other prompts of equal `keys` and equal `share_key`. `keys` stand for the ids where
+    these do not tell what was put in (a placeholder whose vector is a picture); None: the ids themselves.
+
+    `places` are the ids' positions on the axes of the model (None: 0, 1, 2 … and one axis). An id fed later without a
+    place stands one behind the furthest so far, on every axis. An `open` prompt goes on: the continuation's `poll`
+    brings the rest.
+
+    `relay` takes the rows that a RelayLM leaves. `source` is a prompt of the model's Writer that must be computed for
+    this one, which waits for its rows.
     """
 
     utterance: UtteranceId
@@ -129,6 +157,11 @@ class Prompt:
     shared_tokens: int = 0
     share_key: str = ""
     use_cache: bool = True
+    places: Seq[Place] | None = None
+    keys: tuple[int, ...] | None = None
+    open: bool = False
+    relay: Relay | None = None
+    source: Prompt | None = None
 
 
 class Splitter(Protocol):
@@ -177,6 +210,14 @@ class SpeechLM(Protocol):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Float32 logits [n, V] of hidden states [n, D]."""
+
+
+@runtime_checkable
+class RelayLM(SpeechLM, Protocol):
+    """A decoder that leaves a row of `kv_shape.relay_width` for every position, for another model to read."""
+
+    def relay(self, ids: torch.Tensor, embedded: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """Rows [R, relay_width] from ids [R], what `embed` and `forward` gave for them [R, D] each."""
 
 
 # --- flow -----------------------------------------------------------------------------------------------------------
@@ -288,7 +329,7 @@ class SpeechModel:
 
     `ramp` is how its flow is windowed by default. `nets` names the kinds of net that a
     config file may name too ("dit_backbone", "vocoder"). `splitter` makes what cuts a request's text into utterances,
-    if not the engine's own.
+    if not the engine's own. `writer` is what a model that holds conversations has in front of its speech.
     """
 
     name: str
@@ -304,6 +345,7 @@ class SpeechModel:
     languages: tuple[str, ...] = ()
     cloner: Cloner | None = None
     splitter: Callable[[], Splitter] | None = None
+    writer: Writer | None = None
     nets: dict[str, str] = field(default_factory=dict)
     batch_invariant: bool = True
     device: str = "cpu"

@@ -6,9 +6,11 @@ Every streamed noun carries its absolute start in its own unit, so nobody keeps 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import torch
 
@@ -110,6 +112,50 @@ class SpeechRequest:
     sampling: Sampling | None = None
 
 
+PartKind = Literal["text", "audio", "image", "video"]
+Role = Literal["system", "user", "assistant"]
+Modality = Literal["text", "audio"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A piece of a message: text, or a medium as the bytes of a file, as a path on this machine (which only a caller
+    in this process may give), or as sound, float32 [n] or [channels, n] at `sample_rate_hz`."""
+
+    kind: PartKind
+    content: str | bytes | Path | np.ndarray
+    sample_rate_hz: int | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one side said in a conversation."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """A conversation that waits for a reply, and what the reply shall be.
+
+    `max_tokens` limits the text (None: the model's own limit); `sampling` is how it is drawn (None: the model's own
+    way), `speech_sampling` the same for codec tokens. With `audio_in_video` every video's own sound is heard with it.
+    With `more_audio` the last message is spoken while the request runs: its sound is pushed, then ended.
+    """
+
+    messages: tuple[Message, ...]
+    modalities: tuple[Modality, ...] = ("text", "audio")
+    voice: str | None = None
+    seed: int = 0
+    max_tokens: int | None = None
+    sampling: Sampling | None = None
+    speech_sampling: Sampling | None = None
+    audio_in_video: bool = False
+    more_audio: bool = False
+    use_cache: bool = True
+
+
 @dataclass(frozen=True)
 class UtteranceId:
     """The `index`-th utterance of the request numbered `request`."""
@@ -136,7 +182,8 @@ class Utterance:
 
 @dataclass(frozen=True)
 class SpeechTokens:
-    """Codec ids [start_token, start_token + len(ids)) of an utterance. May be empty when `final`."""
+    """Ids [start_token, start_token + len(ids)) that a language model made for an utterance: codec ids, or text ids of
+    one that writes. May be empty when `final`."""
 
     utterance: UtteranceId
     start_token: int
@@ -181,6 +228,19 @@ class AudioChunk:
     @property
     def duration_s(self) -> float:
         return len(self.pcm) / self.sample_rate_hz
+
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    """More text of a reply, perhaps none. The last one says why the text ends; one that is `final` ends the request."""
+
+    request: int
+    text: str
+    finish_reason: FinishReason | None = None
+    final: bool = False
 
 
 @dataclass

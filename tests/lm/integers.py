@@ -136,12 +136,12 @@ class IntegerStage:
         prompt = speech.prompt(number)
         assert prompt.max_positions <= self.pool.capacity_tokens
         self.emitted[number] = []
-        self.scheduler.add(Sequence(prompt, list(prompt.token_ids)))
+        self.scheduler.add(Sequence.begin(prompt, None))
 
     def ready(self) -> list[UtteranceId]:
         for sequence in self.sequences:
             if not sequence.pending and (step := sequence.prompt.continuation.poll()) is not None:
-                sequence.feed(step.feed, step.vectors)
+                sequence.feed(step)
         return self.scheduler.ready()
 
     def run(self, plan: Seq[Scheduled]) -> list[list[int]]:
@@ -169,7 +169,7 @@ class IntegerStage:
         number = sequence.utterance.request
         for token, draft in zip(tokens, (*scheduled.drafts, None), strict=True):
             step = sequence.prompt.continuation.accept(token)
-            sequence.feed(step.feed, step.vectors)
+            sequence.feed(step)
             self.emitted[number] += [] if step.emit is None else [step.emit]
             if step.final:
                 self.finished.add(number)

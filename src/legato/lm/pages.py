@@ -6,10 +6,15 @@ holders (sequences and the prefix cache).
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from dataclasses import dataclass
+from hashlib import blake2b
 
 SCRATCH_PAGE = 0
+
+KEY_BYTES = 16
+"""Of the digest that names a shared page: nobody can make another prompt of the same name."""
 
 
 @dataclass
@@ -40,7 +45,7 @@ class PagePool:
         self.references[SCRATCH_PAGE] = 1
         self.counters = PageCounters()
         self._free = pages - 1
-        self._prefixes: OrderedDict[tuple[object, ...], int] = OrderedDict()
+        self._prefixes: OrderedDict[bytes, int] = OrderedDict()
 
     @property
     def free(self) -> int:
@@ -144,12 +149,17 @@ class PagePool:
                 self._prefixes[key] = page
                 self.references[page] += 1
 
-    def _keys(self, share_key: str, ids: tuple[int, ...]) -> list[tuple[object, ...]]:
-        """One key per full page: everything up to its end. Later pages age first: alone they are of no use."""
-        size = self.page_size
-        return [(share_key, ids[: (i + 1) * size]) for i in range(len(ids) // size)]
+    def _keys(self, share_key: str, ids: tuple[int, ...]) -> list[bytes]:
+        """One key per full page: a digest of everything up to its end, since a later page alone is of no use."""
+        size, keys = self.page_size, []
+        digest = share_key.encode()
+        for start in range(0, len(ids) - size + 1, size):
+            page = array("q", ids[start : start + size]).tobytes()
+            digest = blake2b(digest + page, digest_size=KEY_BYTES).digest()
+            keys.append(digest)
+        return keys
 
-    def _evict(self, key: tuple[object, ...]) -> None:
+    def _evict(self, key: bytes) -> None:
         self._drop_reference(self._prefixes.pop(key))
         self.counters.evicted += 1
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from legato.nn.attention import PagedKV, Span, attention_step
-from legato.protocols import SpeechLM
+from legato.protocols import RelayLM, SpeechLM
 
-from .sequence import Scheduled
+from .sequence import Scheduled, Sequence
 
 
 class Runner:
@@ -20,6 +20,7 @@ class Runner:
         self.lm, self.cache, self.backend = lm, cache, backend
         self.row_tile = max(1, lm.row_tile)
         self._device = cache.layers[0].device
+        self._relays = lm if isinstance(lm, RelayLM) else None
 
     @torch.inference_mode()
     def run(self, batch: Seq[Scheduled]) -> dict[int, Tensor]:
@@ -27,8 +28,12 @@ class Runner:
         spans, rows = self._spans(batch)
         ids = [i for s in batch for i in (*s.sequence.ids[s.start : s.start + s.length], *s.drafts)]
         ids += [0] * (rows - len(ids))
-        embedded = self.lm.embed(torch.tensor(ids, device=self._device), self._vectors(batch, rows))
-        hidden = self.lm.forward(embedded, attention_step(self.backend, self.cache, spans, rows))
+        inputs = torch.tensor(ids, device=self._device)
+        embedded = self.lm.embed(inputs, self._vectors(batch, rows))
+        attention = attention_step(self.backend, self.cache, spans, rows, self._places(batch, rows))
+        hidden = self.lm.forward(embedded, attention)
+        if self._relays is not None:
+            self.cache.relayed.index_copy_(0, attention.slots, self._relays.relay(inputs, embedded, hidden))
         wanted = {
             i: range(spans[i].row + s.length - 1, spans[i].row + s.rows) for i, s in enumerate(batch) if s.samples
         }
@@ -49,6 +54,21 @@ class Runner:
     def _padded(self, rows: list[int]) -> list[int]:
         """Whole tiles of rows; the fill is computed and thrown away."""
         return rows + [rows[0]] * (-len(rows) % self.row_tile)
+
+    def relayed(self, sequence: Sequence, start: int, stop: int) -> Tensor:
+        """What the model left for positions [start, stop) of a sequence, [stop - start, relay_width]; a copy."""
+        size = self.cache.page_size
+        slots = [sequence.pages[at // size] * size + at % size for at in range(start, stop)]
+        return self.cache.relayed[torch.tensor(slots, device=self._device)]
+
+    def _places(self, batch: Seq[Scheduled], rows: int) -> Tensor | None:
+        """Positions [axes, rows] on the model's own axes; None when it has but one."""
+        known = [(s.sequence.places or [])[s.start : s.start + s.length] for s in batch]
+        places = [place for places_of_one in known for place in places_of_one]
+        if not places:
+            return None
+        places += [places[-1]] * (rows - len(places))
+        return torch.tensor(places, device=self._device).t()
 
     def _vectors(self, batch: Seq[Scheduled], rows: int) -> Tensor | None:
         """The host's vectors for these rows; zeros where there are none."""

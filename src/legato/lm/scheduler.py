@@ -77,7 +77,7 @@ class Scheduler:
     def _add_drafts(self, plan: _Plan) -> None:
         """Give rows that would only fill a tile to guesses, most urgent first, without taking any pages away."""
         spare = -sum(span.length for span in plan.spans.values()) % self.limits.row_tile
-        decodes = [span for span in plan.spans.values() if span.sequence.decoding and span.sequence.vectors is None]
+        decodes = [span for span in plan.spans.values() if span.sequence.decoding and span.sequence.plain]
         for index, span in enumerate(decodes):
             sequence = span.sequence
             drafts = sequence.prompt.continuation.draft(-(-spare // (len(decodes) - index)))
@@ -121,12 +121,12 @@ class Scheduler:
         return length
 
     def _share(self, sequence: Sequence) -> None:
-        """Start behind the pages of the voice's prompt that are there already; the last id is always computed."""
+        """Start behind the pages of the prompt that are there already; the last id is always computed."""
         prompt = sequence.prompt
         shared = min(prompt.shared_tokens, len(sequence.ids) - 1)
         if not prompt.use_cache or shared < self.pool.page_size:
             return
-        sequence.pages.extend(self.pool.share(prompt.share_key, prompt.token_ids[:shared]))
+        sequence.pages.extend(self.pool.share(prompt.share_key, sequence.shareable(shared)))
         sequence.page_operations += len(sequence.pages)
         sequence.computed = len(sequence.pages) * self.pool.page_size
 
@@ -152,11 +152,21 @@ class Scheduler:
         """Record that a span was computed."""
         sequence = scheduled.sequence
         sequence.computed = scheduled.start + scheduled.length
-        prompt = sequence.prompt
-        if not sequence.prompt_computed and sequence.computed >= len(prompt.token_ids):
+        if not sequence.open and not sequence.prompt_computed and sequence.computed >= sequence.prompt_length:
             sequence.prompt_computed = True
-            if prompt.use_cache and prompt.shared_tokens:
-                self.pool.publish(prompt.share_key, prompt.token_ids[: prompt.shared_tokens], sequence.pages)
+            self._publish(sequence, sequence.prompt_length)
+
+    def _publish(self, sequence: Sequence, tokens: int) -> None:
+        """Let others start behind the first `tokens` ids, as far as they may be shared."""
+        prompt = sequence.prompt
+        if prompt.use_cache and prompt.shared_tokens:
+            self.pool.publish(prompt.share_key, sequence.shareable(tokens), sequence.pages)
+
+    def finish(self, sequence: Sequence) -> None:
+        """Remove a sequence that has ended, and let others start behind all of it that may be shared."""
+        if sequence.prompt.shared_tokens > sequence.prompt_length:
+            self._publish(sequence, sequence.computed)
+        self.drop(sequence.utterance)
 
     def confirm(self, sequence: Sequence) -> None:
         """A guess came true: the id that was just fed is computed already."""

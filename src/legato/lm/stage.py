@@ -61,8 +61,7 @@ class LMStage:
                 f"{self.pool.capacity_tokens}. Shorten the sentence or give the cache more memory (engine.kv_memory_mb)"
             )
         generator = torch.Generator().manual_seed(item.seed)
-        vectors = None if item.vectors is None else list(item.vectors)
-        self.scheduler.add(Sequence(item, list(item.token_ids), vectors, generator))
+        self.scheduler.add(Sequence.begin(item, generator))
         self.usage[item.utterance] = LMUsage(len(item.token_ids))
 
     def ready(self) -> list[UtteranceId]:
@@ -70,10 +69,11 @@ class LMStage:
         return self.scheduler.ready()
 
     def _poll(self) -> None:
-        """Feed sequences whose host was late."""
+        """Feed sequences whose host was late, or whose prompt goes on."""
         for sequence in [*self.scheduler.running.values(), *self.scheduler.waiting.values()]:
-            if not sequence.pending and (step := sequence.prompt.continuation.poll()) is not None:
-                sequence.feed(step.feed, step.vectors)
+            if sequence.wants_input and (step := sequence.prompt.continuation.poll()) is not None:
+                self.usage[sequence.utterance].prompt_tokens += len(step.feed) if sequence.open else 0
+                sequence.feed(step)
 
     def plan(self, order: Seq[UtteranceId]) -> list[Scheduled] | None:
         return self.scheduler.plan(order) or None
@@ -87,16 +87,24 @@ class LMStage:
         out = []
         for index, scheduled in enumerate(batch):
             self.scheduler.advance(scheduled)
+            self._relay(scheduled.sequence)
             if index in result:
                 out += self._extend(scheduled, result[index])
         return out
+
+    def _relay(self, sequence: Sequence) -> None:
+        """Pass on the rows of positions that are in the cache now and were not before."""
+        relay = sequence.prompt.relay
+        if relay is not None and sequence.computed > sequence.relayed:
+            relay.put(sequence.relayed, self.runner.relayed(sequence, sequence.relayed, sequence.computed))
+            sequence.relayed = sequence.computed
 
     def _extend(self, scheduled: Scheduled, logits: torch.Tensor) -> list[SpeechTokens]:
         """Sample from the first row of logits; go on with the next as long as what is fed was guessed right."""
         sequence, start, ids = scheduled.sequence, scheduled.sequence.emitted, []
         for row, draft in zip(logits, (*scheduled.drafts, None), strict=True):
             step = self._sample(sequence, row)
-            sequence.feed(step.feed, step.vectors)
+            sequence.feed(step)
             ids += [] if step.emit is None else [step.emit]
             sequence.finished = step.final
             if step.final or step.feed != (draft,):
@@ -105,7 +113,7 @@ class LMStage:
         sequence.emitted += len(ids)
         self.usage[sequence.utterance].generated_tokens += len(ids)
         if sequence.finished:
-            self.scheduler.drop(sequence.utterance)
+            self.scheduler.finish(sequence)
             self.usage[sequence.utterance].page_operations = sequence.page_operations
         elif not sequence.prompt.use_cache:
             self.scheduler.recompute(sequence)

@@ -28,22 +28,25 @@ BACKENDS = ("tiled", "sdpa", "flash_attention_2")
 
 @dataclass(frozen=True)
 class KVShape:
-    """What a model keeps per position: `layers` × 2 × `kv_heads` × `head_dim` numbers of `dtype` on `device`."""
+    """What a model keeps per position: `layers` × 2 × `kv_heads` × `head_dim` numbers of `dtype` on `device`, and
+    `relay_width` more for a model that relays a row of every position to another one."""
 
     layers: int
     kv_heads: int
     head_dim: int
     dtype: torch.dtype
     device: torch.device
+    relay_width: int = 0
 
     @property
     def bytes_per_position(self) -> int:
-        return 2 * self.layers * self.kv_heads * self.head_dim * self.dtype.itemsize
+        return (2 * self.layers * self.kv_heads * self.head_dim + self.relay_width) * self.dtype.itemsize
 
 
 class PagedKV:
     """Keys and values of every layer, [slots, 2 kv_heads, head_dim], keys first; page p owns slots from p · size on.
 
+    Relayed rows, [slots, relay_width], lie beside them, so that a shared prefix brings its rows along.
     Page 0 is nobody's: rows that only fill a tile write there. One tile of spare slots follows the last page, so that
     whole tiles can be read from any page on.
     """
@@ -54,6 +57,7 @@ class PagedKV:
         self.kv_heads = shape.kv_heads
         size = (pages * page_size + self.tile, 2 * shape.kv_heads, shape.head_dim)
         self.layers = [torch.zeros(size, dtype=shape.dtype, device=shape.device) for _ in range(shape.layers)]
+        self.relayed = torch.zeros(size[0], shape.relay_width, dtype=shape.dtype, device=shape.device)
         future = torch.ones(self.tile, self.tile, dtype=torch.bool, device=shape.device).triu(1)
         self._causal = torch.zeros(self.tile, 1, 1, self.tile, dtype=shape.dtype, device=shape.device)
         self._causal.masked_fill_(future[:, None, None], float("-inf"))
@@ -92,9 +96,14 @@ class Span:
 
 
 class AttentionInput(Protocol):
-    """What one step's forward needs to know about positions and memory; made anew for every step."""
+    """What one step's forward needs to know about positions and memory; made anew for every step.
+
+    `positions` are [R], or [axes, R] for a model that places its ids on several axes. `slots` [R] are their places in
+    the cache.
+    """
 
     positions: Tensor
+    slots: Tensor
 
     def attend(self, layer: int, q: Tensor, kv: Tensor) -> Tensor:
         """Write kv [R, 2 kv_heads, head_dim] and return attention of q [R, heads, head_dim] over all that is causal.
@@ -106,7 +115,7 @@ class AttentionInput(Protocol):
 class _Step:
     """What all backends share: positions, slots and where each sequence's keys lie."""
 
-    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int) -> None:
+    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int, places: Tensor | None = None) -> None:
         self.cache, self.spans = cache, spans
         size = cache.page_size
         positions, slots = [0] * rows, [0] * rows
@@ -116,7 +125,8 @@ class _Step:
                 positions[span.row + offset] = at
                 slots[span.row + offset] = span.pages[at // size] * size + at % size
         device = cache.layers[0].device
-        self.positions, self.slots = torch.tensor([positions, slots], device=device)
+        at, self.slots = torch.tensor([positions, slots], device=device)
+        self.positions = at if places is None else places.to(device)
 
     def _where(self, span: Span, slots: int) -> slice | Tensor:
         """The first `slots` slots of a span's sequence: a slice when its pages lie in a row, else an index.
@@ -138,8 +148,8 @@ class TiledAttention(_Step):
     A span is cut where a position needs one tile more; within such a part all positions see the same number of keys.
     """
 
-    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int) -> None:
-        super().__init__(cache, spans, rows)
+    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int, places: Tensor | None = None) -> None:
+        super().__init__(cache, spans, rows, places)
         self._parts = [
             _Part(part, self._where(part, _tiles(part, cache.tile) * cache.tile)) for part in self._cut(spans)
         ]
@@ -195,8 +205,8 @@ def _attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
 class SdpaAttention(_Step):
     """Span by span with torch's own kernel; results may differ in the last bits with the shape of the step."""
 
-    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int) -> None:
-        super().__init__(cache, spans, rows)
+    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int, places: Tensor | None = None) -> None:
+        super().__init__(cache, spans, rows, places)
         size = cache.page_size
         self._at = [self._where(span, -(-span.stop // size) * size) for span in spans]
         self._masks = [self._causal(span) for span in spans]
@@ -204,7 +214,7 @@ class SdpaAttention(_Step):
     def _causal(self, span: Span) -> Tensor | None:
         if span.length == 1:
             return None
-        at = self.positions[span.row : span.row + span.length]
+        at = torch.arange(span.start, span.stop, device=self.slots.device)
         return torch.arange(span.stop, device=at.device)[None] <= at[:, None]
 
     def attend(self, layer: int, q: Tensor, kv: Tensor) -> Tensor:
@@ -224,8 +234,8 @@ class SdpaAttention(_Step):
 class FlashAttention2(_Step):
     """One varlen call of flash-attn (Dao 2023, arXiv:2307.08691) over the step's keys, gathered from their pages."""
 
-    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int) -> None:
-        super().__init__(cache, spans, rows)
+    def __init__(self, cache: PagedKV, spans: Seq[Span], rows: int, places: Tensor | None = None) -> None:
+        super().__init__(cache, spans, rows, places)
         from flash_attn import flash_attn_varlen_func
 
         self._kernel: Any = flash_attn_varlen_func
@@ -280,11 +290,13 @@ def _flash_missing(device: torch.device, dtype: torch.dtype) -> str:
     return ""
 
 
-def attention_step(backend: str, cache: PagedKV, spans: Seq[Span], rows: int) -> AttentionInput:
-    """The AttentionInput of one step for the named backend."""
+def attention_step(
+    backend: str, cache: PagedKV, spans: Seq[Span], rows: int, places: Tensor | None = None
+) -> AttentionInput:
+    """The AttentionInput of one step for the named backend. `places` [axes, R] are positions of the model's own."""
     kinds: dict[str, type[TiledAttention | SdpaAttention | FlashAttention2]] = {
         "tiled": TiledAttention,
         "sdpa": SdpaAttention,
         "flash_attention_2": FlashAttention2,
     }
-    return kinds[backend](cache, spans, rows)
+    return kinds[backend](cache, spans, rows, places)

@@ -15,7 +15,11 @@ from .layers import GatedMLP, Linear, RMSNorm, Rotary, rotate
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Sizes of a decoder. `qkv_bias` is Qwen2's; Llama has none."""
+    """Sizes of a decoder. `qkv_bias` is Qwen2's; Llama has none.
+
+    `rope_sections` are how many of the rotary frequencies each axis of a position turns, for positions on several axes
+    (M-RoPE, Qwen2-VL, arXiv:2409.12191); together they are all of them.
+    """
 
     width: int
     layers: int
@@ -26,6 +30,7 @@ class DecoderConfig:
     rope_theta: float
     norm_eps: float
     qkv_bias: bool
+    rope_sections: tuple[int, ...] = ()
 
 
 class DecoderLayer(nn.Module):
@@ -55,7 +60,7 @@ class Decoder(nn.Module):
         self._config = config
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
-        self.rotary = Rotary(config.head_dim, config.rope_theta)
+        self.rotary = Rotary(config.head_dim, config.rope_theta, config.rope_sections)
 
     def fold_norms(self, head: Linear) -> None:
         """Fold every norm's weight into the layer behind it, the last one's into `head`; once, after loading."""

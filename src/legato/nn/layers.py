@@ -116,16 +116,26 @@ class RMSNorm(nn.Module):
 class Rotary:
     """Rotary position embedding (Su et al. 2021, arXiv:2104.09864), halves rotated against each other.
 
-    The sine carries the sign of the first half, so that applying it is one roll and one fused multiply-add.
+    The sine carries the sign of the first half, so that applying it is one roll and one fused multiply-add. With
+    `sections` the first of the frequencies turn by the first axis of a position, the next by the second, and so on.
     """
 
-    def __init__(self, head_dim: int, theta: float) -> None:
+    def __init__(self, head_dim: int, theta: float, sections: tuple[int, ...] = ()) -> None:
         self.half = head_dim // 2
+        if sections and sum(sections) != self.half:
+            raise ValueError(f"rope sections {sections} do not sum to half of the head size, {self.half}")
         self.frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+        self.axes = torch.repeat_interleave(torch.arange(len(sections)), torch.tensor(sections)) if sections else None
 
     def table(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and signed sine [R, 1, head_dim] (float32) of positions [R]."""
-        angles = positions.to(torch.float32)[:, None] * self.frequencies.to(positions.device)
+        """Cosine and signed sine [R, 1, head_dim] (float32) of positions [R], or [axes, R]."""
+        if positions.dim() == 1:
+            placed = positions[:, None]
+        elif self.axes is not None:
+            placed = positions[self.axes.to(positions.device)].t()
+        else:
+            raise ValueError("positions on several axes need rope sections")
+        angles = placed.to(torch.float32) * self.frequencies.to(positions.device)
         cos, sin = angles.cos(), angles.sin()
         return torch.cat([cos, cos], -1)[:, None], torch.cat([-sin, sin], -1)[:, None]
 
