@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "legato"
 
-CORE = "types errors protocols conversation config text lm synth nn schedule"
+CORE = "types errors protocols conversation config text lm synth nn schedule replies door"
 ENGINE = "types errors protocols conversation config core report streams tempo audio_file worker messages"
 BELOW_THE_TOP = f"{CORE} {ENGINE} families engine fit serving"
 ALLOWED = {
@@ -28,6 +28,8 @@ ALLOWED = {
     "conversation": "types protocols",
     "messages": "types errors",
     "schedule": "types",
+    "replies": "types errors config conversation lm nn",
+    "door": "types errors config protocols conversation text",
     "lm": "types errors protocols conversation nn",
     "synth": "types errors protocols nn",
     "families": "types errors protocols conversation nn text",
@@ -39,6 +41,7 @@ ALLOWED = {
     "remote": f"{BELOW_THE_TOP} playback",
     "bench": f"{BELOW_THE_TOP} playback remote",
     "doctor": f"{BELOW_THE_TOP} playback remote",
+    "training": "types errors protocols nn text families families/piccolo",
     "cli": f"{BELOW_THE_TOP} playback remote bench doctor families/glm_tts",
 }
 ROOTS = ("__init__", "__main__")

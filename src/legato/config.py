@@ -45,6 +45,9 @@ class EngineConfig(_Section):
     attn_kernel: AttnKernel = "auto"
     kv_page_size: PositiveInt = 16
     kv_memory_mb: PositiveInt = 256
+    writer_kv_memory_mb: PositiveInt = 1024
+    media_rows_per_step: PositiveInt = 512
+    media_cache_mb: PositiveInt = 256
     max_tokens_per_step: PositiveInt = 512
     prefill_tokens_beside_decodes: PositiveInt = 12
     max_sequences: PositiveInt = 32
@@ -80,6 +83,10 @@ class EngineConfig(_Section):
     def pages(self, bytes_per_position: int) -> int:
         """Pages that `kv_memory_mb` buys, the scratch page included."""
         return max(2, self.kv_memory_mb * 2**20 // (bytes_per_position * self.kv_page_size))
+
+    def writer_pages(self, bytes_per_position: int) -> int:
+        """Pages that `writer_kv_memory_mb` buys for the language model that writes replies."""
+        return max(2, self.writer_kv_memory_mb * 2**20 // (bytes_per_position * self.kv_page_size))
 
 
 class ServerConfig(_Section):

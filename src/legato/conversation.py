@@ -57,7 +57,7 @@ class Conversation(Protocol):
         """Blocks that have become known since the last call and are to be encoded."""
 
     def encoded(self, block: MediaBlock, features: torch.Tensor) -> None:
-        """The features of one of them."""
+        """The features of one of them; they may come in any order."""
 
     def push_audio(self, wave: np.ndarray, sample_rate_hz: int) -> None:
         """More of what the user says (float32 [n] in [-1, 1]), for a request with `more_audio`. Raises RequestError."""

@@ -1,7 +1,8 @@
 """EngineCore: requests in, audio chunks out, one step at a time. Single-threaded; no clock but `now`, no waiting.
 
-Text is split into utterances; each passes the three stages; chunks leave in the order of the text. A request ends
-exactly once: with a final chunk or with one error.
+Text is split into utterances; each passes the three stages; chunks leave in the order of the text. A conversation's
+reply is one utterance whose text the model writes itself. A request ends exactly once: with a final piece or with one
+error.
 """
 
 from __future__ import annotations
@@ -16,23 +17,26 @@ from typing import Any
 import numpy as np
 
 from legato.config import EngineConfig
-from legato.errors import Cancelled, EmptyText, RequestError, SpeechError, TextTooLong, UnknownVoice
+from legato.door import Door
+from legato.errors import Cancelled, EmptyText, RequestError, SpeechError
 from legato.lm.scheduler import SchedulerLimits
 from legato.lm.stage import LMStage
 from legato.nn.attention import choose_backend
 from legato.protocols import SpeechModel, Splitter
+from legato.replies import Replies
 from legato.schedule import Listener, Pace, Schedule
 from legato.synth.flow import FlowStage
 from legato.synth.vocoder import VocoderStage
-from legato.text.normalize import normalize, speakable
+from legato.text.normalize import normalize
 from legato.text.utterances import UtteranceSplitter
 from legato.types import (
     AudioChunk,
+    ChatRequest,
     Ramp,
     Samples,
-    Sampling,
     SpeechRequest,
     SpeechTokens,
+    TextDelta,
     Usage,
     Utterance,
     UtteranceId,
@@ -42,15 +46,26 @@ from legato.types import (
 SEED_STRIDE = 1_000_003
 """Between the seeds of a request's utterances; the first one has the request's own."""
 
+TEXT = -1
+"""Stands among a reply's utterances in flight for its text."""
+
+SPEAKING = ("vocoder", "flow", "lm")
+"""Stages that the pace of speech depends on, nearest the listener first."""
+
+Sound = tuple[np.ndarray | None, int]
+"""A stretch of what a user says and its rate; None is the end."""
+
 
 @dataclass
 class _Speaking:
     """One request on its way through the engine."""
 
     id: int
-    request: SpeechRequest
-    voice: Voice
-    splitter: Splitter
+    request: SpeechRequest | ChatRequest
+    splitter: Splitter | None = None
+    voice: Voice | None = None
+    prepared: Any = None
+    heard: deque[Sound] = field(default_factory=deque)
     texts: deque[str] = field(default_factory=deque)
     text_chars: int = 0
     text_ended: bool = False
@@ -67,21 +82,22 @@ class _Speaking:
 
 
 class EngineCore:
-    """One loop over three stages.
+    """One loop over the stages: three that speak, and two before them in a model that writes its own replies.
 
-    `on_chunk` and `on_error` are called from `step`, `cancel` and `push_text`, with the request's number.
+    `on_chunk` and `on_error` are called from `step`, `cancel`, `push_text` and `push_audio`, with the request's number.
     """
 
     def __init__(
         self,
         model: SpeechModel,
         config: EngineConfig,
-        on_chunk: Callable[[int, AudioChunk], None],
+        on_chunk: Callable[[int, AudioChunk | TextDelta], None],
         on_error: Callable[[int, SpeechError], None],
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.model, self.config = model, config
         self._on_chunk, self._on_error, self._now = on_chunk, on_error, now
+        self.door = Door(model, config)
         kv = model.lm.kv_shape
         self.kernel, self.kernel_note = choose_backend(config.attn_kernel, kv.device, kv.dtype, model.batch_invariant)
         self.lm = LMStage(
@@ -95,6 +111,7 @@ class EngineCore:
         )
         self.flow = FlowStage(model.flow, model.rates, _ramp(model, config), config.max_windows)
         self.vocoder = VocoderStage(model.vocoder, model.rates, config.max_windows, config.overlap_ratio)
+        self.replies = Replies(model.writer, config, model.batch_invariant) if model.writer else None
         self.schedule = Schedule(config.guard_s)
         self.pace = _pace(model, _ramp(model, config))
         self._speaking: dict[int, _Speaking] = {}
@@ -102,33 +119,22 @@ class EngineCore:
 
     # --- requests ---
 
-    def check(self, request: SpeechRequest) -> Voice:
-        """Refuse what cannot be served, at the door. Changes nothing and may be called from any thread."""
-        _check_types(request)
-        self._check_length(len(request.text))
-        if not request.more_text and not _says_something(request.text):
-            raise EmptyText
-        self.model.frontend.check(request.text)
-        if isinstance(request.voice, Voice):
-            return request.voice
-        name = request.voice or self.model.default_voice
-        if name not in self.model.voices:
-            raise UnknownVoice(name, tuple(self.model.voices))
-        return self.model.voices[name]
-
-    def _check_length(self, characters: int) -> None:
-        if characters > self.config.max_text_chars:
-            raise TextTooLong(characters, self.config.max_text_chars)
-
     def submit(self, number: int, request: SpeechRequest) -> None:
         """Accept a request under a number that was never used before. Raises RequestError."""
-        voice = self.check(request)
+        voice = self.door.check(request)
         splitter = self.model.splitter() if self.model.splitter else self._own_splitter()
-        self._waiting[number] = _Speaking(number, request, voice, splitter)
-        self.schedule.listeners[number] = Listener(self._now())
+        self._queue(_Speaking(number, request, splitter, voice))
         self.push_text(number, request.text)
         if not request.more_text:
             self.push_text(number, None)
+
+    def submit_chat(self, number: int, request: ChatRequest, prepared: Any) -> None:
+        """Accept a conversation, with what the model's `Chat.prepare` made of it."""
+        self._queue(_Speaking(number, request, prepared=prepared, text_ended=True))
+
+    def _queue(self, speaking: _Speaking) -> None:
+        self._waiting[speaking.id] = speaking
+        self.schedule.listeners[speaking.id] = Listener(self._now())
 
     def _own_splitter(self) -> Splitter:
         return UtteranceSplitter(first_chars=self.config.first_utterance_chars, max_chars=self.config.utterance_chars)
@@ -136,17 +142,25 @@ class EngineCore:
     def push_text(self, number: int, piece: str | None) -> None:
         """More text of a request; None ends it. Unknown and ended requests are ignored."""
         speaking = self._find(number)
-        if speaking is None or speaking.text_ended:
+        if speaking is None or speaking.splitter is None or speaking.text_ended:
             return
         try:
             speaking.text_chars += len(piece or "")
-            self._check_length(speaking.text_chars)
+            self.door.check_length(speaking.text_chars)
             speaking.texts.extend(speaking.splitter.finish() if piece is None else speaking.splitter.push(piece))
         except SpeechError as error:
             self._fail(number, error)
             return
         speaking.text_ended = piece is None
         self._end_if_done(speaking)
+
+    def push_audio(self, number: int, wave: np.ndarray | None, sample_rate_hz: int) -> None:
+        """More of what the user says (float32 [n]); None ends it. Unknown and ended requests are ignored."""
+        speaking = self._find(number)
+        if speaking is not None:
+            speaking.heard.append((wave, sample_rate_hz))
+            if speaking.started:
+                self._hear(speaking)
 
     def cancel(self, number: int) -> None:
         """Stop a request and give back all it holds. Unknown and ended requests are ignored."""
@@ -180,11 +194,7 @@ class EngineCore:
     def step(self) -> bool:
         """Run the most urgent stage that has work. False when there is none."""
         self._admit()
-        stages: tuple[tuple[Any, Callable[[Any], None]], ...] = (
-            (self.vocoder, self._deliver),
-            (self.flow, self.vocoder.add),
-            (self.lm, self._to_flow),
-        )
+        stages = self._stages()
         now_s = self._now()
         ready = [[u for u in stage.ready() if self._may_run(u)] for stage, _ in stages]
         for index in self.schedule.choose(ready, now_s):
@@ -192,12 +202,24 @@ class EngineCore:
             batch = stage.plan(self.schedule.order(ready[index], now_s))
             if batch is not None:
                 done = stage.commit(batch, stage.run(batch))
-                parts = self.flow.blocks(batch) if stage is self.flow else len(batch)
-                self.pace.note(("vocoder", "flow", "lm")[index], self._now() - now_s, parts)
+                if index < len(SPEAKING):
+                    parts = self.flow.blocks(batch) if stage is self.flow else len(batch)
+                    self.pace.note(SPEAKING[index], self._now() - now_s, parts)
                 for item in done:
                     receive(item)
                 return True
         return False
+
+    def _stages(self) -> tuple[tuple[Any, Callable[[Any], None]], ...]:
+        """Every stage and what takes its results, nearest the listener first."""
+        speaking: tuple[tuple[Any, Callable[[Any], None]], ...] = (
+            (self.vocoder, self._deliver),
+            (self.flow, self.vocoder.add),
+            (self.lm, self._to_flow),
+        )
+        if self.replies is None:
+            return speaking
+        return *speaking, (self.replies.lm, self._to_reader), (self.replies.media, self.replies.encoded)
 
     def _may_run(self, utterance: UtteranceId) -> bool:
         """Whether the reader keeps up: a slow reader holds back its own request only."""
@@ -211,6 +233,9 @@ class EngineCore:
             number = next(iter(self._waiting))
             self._speaking[number] = self._waiting.pop(number)
         for speaking in list(self._speaking.values()):
+            if speaking.prepared is not None:
+                self._start_reply(speaking)
+                continue
             limit = self.config.utterances_ahead if speaking.next_sample else 1
             while speaking.texts and len(speaking.in_flight) < limit and speaking.id in self._speaking:
                 if self.model.frontend.continues and speaking.composing:
@@ -220,17 +245,20 @@ class EngineCore:
     def _start(self, speaking: _Speaking) -> None:
         """Start the next utterance. One in which nothing can be spoken is passed over."""
         text, index = speaking.texts.popleft(), speaking.started
-        request = speaking.request
+        request, voice = speaking.request, speaking.voice
+        assert isinstance(request, SpeechRequest) and voice is not None
         id = UtteranceId(speaking.id, index)
         try:
             spoken = _normalized(text, _language(self.model)) if request.normalize else text
             seed = (request.seed + SEED_STRIDE * index) % 2**63
             history = tuple((said, tuple(ids)) for said, ids in speaking.history)
-            utterance = Utterance(id, spoken, speaking.voice, seed, request.use_cache, request.sampling, history)
+            utterance = Utterance(id, spoken, voice, seed, request.use_cache, request.sampling, history)
             prompt = self.model.frontend.prompt(utterance)
             if prompt is not None:
                 self.lm.add(prompt)
-                self.flow.start(id, seed, speaking.voice)
+                self.flow.start(id, seed, voice)
+                if prompt.source is not None and self.replies is not None:
+                    self.replies.lm.add(prompt.source)
         except RequestError as error:
             self._fail(speaking.id, error)
             return
@@ -244,18 +272,64 @@ class EngineCore:
             speaking.history.append((spoken, []))
         speaking.usage.utterances.append(text)
 
+    def _start_reply(self, speaking: _Speaking) -> None:
+        """Start the one utterance of a reply, and its text."""
+        assert self.replies is not None
+        prepared, speaking.prepared, speaking.started = speaking.prepared, None, 1
+        id = UtteranceId(speaking.id, 0)
+        try:
+            conversation = self.replies.open(id, prepared)
+            speaking.in_flight.add(TEXT)
+            if conversation.speech is not None:
+                self.lm.add(conversation.speech)
+                self.flow.start(id, speaking.request.seed, conversation.voice)
+                speaking.in_flight.add(id.index)
+        except RequestError as error:
+            self._fail(speaking.id, error)
+            return
+        self._hear(speaking)
+
+    def _hear(self, speaking: _Speaking) -> None:
+        """Hand on what the user has said since."""
+        assert self.replies is not None
+        try:
+            while speaking.heard:
+                self.replies.hear(UtteranceId(speaking.id, 0), *speaking.heard.popleft())
+        except RequestError as error:
+            self._fail(speaking.id, error)
+
+    def _to_reader(self, tokens: SpeechTokens) -> None:
+        """Deliver what the writer wrote."""
+        assert self.replies is not None
+        speaking = self._speaking[tokens.utterance.request]
+        text = self.replies.text(tokens)
+        if tokens.final:
+            self._settle(self.replies.lm, tokens.utterance)
+        conversation = self.replies.find(tokens.utterance)
+        if text is None or conversation is None:
+            return
+        reason = None
+        if tokens.final:
+            speaking.in_flight.discard(TEXT)
+            reason = conversation.finish_reason()
+        final = tokens.final and self._done(speaking)
+        if text or tokens.final:
+            self._on_chunk(speaking.id, TextDelta(speaking.id, text, reason, final))
+        if final:
+            self._forget(speaking.id)
+
     def _to_flow(self, tokens: SpeechTokens) -> None:
         speaking = self._speaking[tokens.utterance.request]
         if self.model.frontend.continues:
             speaking.history[-1][1].extend(tokens.ids)
         if tokens.final:
             speaking.composing -= 1
-            self._settle(tokens.utterance)
+            self._settle(self.lm, tokens.utterance)
         self.flow.add(tokens)
 
-    def _settle(self, utterance: UtteranceId) -> None:
-        """Add what an utterance cost in the language model to its request's bill."""
-        cost = self.lm.usage.pop(utterance)
+    def _settle(self, lm: LMStage, utterance: UtteranceId) -> None:
+        """Add what an utterance cost in a language model to its request's bill."""
+        cost = lm.usage.pop(utterance)
         usage = self._speaking[utterance.request].usage
         usage.prompt_tokens += cost.prompt_tokens
         usage.generated_tokens += cost.generated_tokens
@@ -326,9 +400,12 @@ class EngineCore:
         speaking = self._speaking.pop(number, None) or self._waiting.pop(number, None)
         if speaking is None:
             return
-        for index in range(speaking.delivering, speaking.started + 1):
+        first = 0 if isinstance(speaking.request, ChatRequest) else speaking.delivering
+        for id in (UtteranceId(number, index) for index in range(first, speaking.started + 1)):
             for stage in (self.lm, self.flow, self.vocoder):
-                stage.drop(UtteranceId(number, index))
+                stage.drop(id)
+            if self.replies is not None:
+                self.replies.drop(id)
         self.schedule.listeners.pop(number, None)
 
 
@@ -357,22 +434,3 @@ def _normalized(text: str, language: str | None) -> str:
     """The text in words, but for pronunciations written into it, {行|hang2}: those are the family's to read."""
     parts = _PRONUNCIATION.split(text)
     return "".join(part if index % 2 else normalize(part, language) for index, part in enumerate(parts))
-
-
-def _check_types(request: SpeechRequest) -> None:
-    """Callers are not always typed; what is wrong must be refused before it reaches the loop that serves everyone."""
-    wanted: tuple[tuple[str, str, object, tuple[type, ...]], ...] = (
-        ("text", "input", request.text, (str,)),
-        ("voice", "voice", request.voice, (str, Voice, type(None))),
-        ("seed", "seed", request.seed, (int,)),
-        ("sampling", "sampling", request.sampling, (Sampling, type(None))),
-    )
-    for name, param, value, kinds in wanted:
-        if not isinstance(value, kinds):
-            names = " or ".join(kind.__name__ for kind in kinds)
-            raise RequestError(f"{name} must be {names}, not {type(value).__name__}", param)
-
-
-def _says_something(text: str) -> bool:
-    """Whether anything can be spoken: letters and digits, or symbols that have a spoken form ("%")."""
-    return speakable(text) or speakable(normalize(text))

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from typing_extensions import TypedDict, Unpack
@@ -21,11 +22,12 @@ from legato.audio_file import read_audio
 from legato.config import EngineConfig
 from legato.core import EngineCore
 from legato.errors import EngineError, Overloaded, RequestError, SpeechError, UnsupportedFeature
+from legato.messages import Conversing, read_messages
 from legato.protocols import SpeechModel
 from legato.report import StreamReport
-from legato.streams import SpeechStream, feeding
+from legato.streams import ChatStream, SpeechStream, Stream, feeding, in_thread
 from legato.tempo import TempoStream, check_speed
-from legato.types import AudioChunk, Sampling, SpeechRequest, Voice
+from legato.types import AudioChunk, ChatRequest, Modality, Sampling, SpeechRequest, TextDelta, Voice
 from legato.worker import Worker
 
 log = logging.getLogger("legato")
@@ -44,6 +46,20 @@ class SpeakOptions(TypedDict, total=False):
     sampling: Sampling | None
     prompt_audio: str | Path | None
     prompt_text: str | None
+
+
+class ChatOptions(TypedDict, total=False):
+    """What a caller may choose about a reply: see ChatRequest."""
+
+    modalities: Iterable[Modality]
+    voice: str | None
+    seed: int
+    max_tokens: int | None
+    sampling: Sampling | None
+    speech_sampling: Sampling | None
+    audio_in_video: bool
+    more_audio: bool
+    use_cache: bool
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,7 @@ class SpeechEngine:
         self.config = config or EngineConfig()
         self._worker = worker or Worker("legato-engine")
         self.core = self._worker.call(lambda: EngineCore(model, self.config, self._on_chunk, self._on_error))
-        self._streams: dict[int, SpeechStream] = {}
+        self._streams: dict[int, Stream[Any]] = {}
         self._numbers = itertools.count()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
@@ -146,15 +162,50 @@ class SpeechEngine:
 
     def submit(self, request: SpeechRequest) -> SpeechStream:
         """Accept a request and return its stream at once. Raises RequestError, Overloaded or EngineError."""
-        voice = self.core.check(request)
+        voice = self.core.door.check(request)
         report = StreamReport(self.model.rates.sample_hz, request.seed, self.model.name, voice.name)
         with self._wake:
             self._refuse_if_unable()
             number = next(self._numbers)
             stream = SpeechStream(number, report, on_cancel=self._cancel, on_text=self._push_text, on_taken=self._taken)
-            self._streams[number] = stream
-            self._commands.append(lambda: self.core.submit(number, request))
-            self._wake.notify()
+            self._enter(number, stream, lambda: self.core.submit(number, request))
+        return stream
+
+    def _enter(self, number: int, stream: Stream[Any], command: Callable[[], None]) -> None:
+        self._streams[number] = stream
+        self._commands.append(command)
+        self._wake.notify()
+
+    # --- conversations ---
+
+    def chat(self, messages: Conversing, **options: Unpack[ChatOptions]) -> ChatStream:
+        """Answer a conversation; iterate over the stream (`for` or `async for`) for text and sound as they come.
+
+        `messages` are Message objects or dicts as in OpenAI's chat API, whose content parts may also be
+        {"type": "audio" | "image" | "video", …: a path, bytes or (audio) samples}. Raises RequestError at once for what
+        cannot be answered, media included. Reading large media takes a while: from asyncio, call `achat`.
+        """
+        settings = dict(options)
+        settings["modalities"] = tuple(settings.get("modalities", ("text", "audio")))  # type: ignore[arg-type]
+        return self.submit_chat(ChatRequest(read_messages(messages), **settings))  # type: ignore[arg-type]
+
+    async def achat(self, messages: Conversing, **options: Unpack[ChatOptions]) -> ChatStream:
+        """`chat` for asyncio: media are read in a thread."""
+        return await in_thread(lambda: self.chat(messages, **options))
+
+    def submit_chat(self, request: ChatRequest) -> ChatStream:
+        """Accept a conversation and return its stream. Raises RequestError, Overloaded or EngineError."""
+        writer = self.core.door.check_chat(request)
+        with self._wake:
+            self._refuse_if_unable()
+        prepared = writer.chat.prepare(request)
+        voice = (request.voice or self.model.default_voice) if "audio" in request.modalities else ""
+        report = StreamReport(self.model.rates.sample_hz, request.seed, self.model.name, voice)
+        with self._wake:
+            self._refuse_if_unable()
+            number = next(self._numbers)
+            stream = ChatStream(number, report, on_cancel=self._cancel, on_audio=self._hear, on_taken=self._taken)
+            self._enter(number, stream, lambda: self.core.submit_chat(number, request, prepared))
         return stream
 
     def _refuse_if_unable(self) -> None:
@@ -235,12 +286,15 @@ class SpeechEngine:
     def _taken(self, number: int, samples: int) -> None:
         self._command(lambda: self.core.taken(number, samples))
 
-    def _on_chunk(self, number: int, chunk: AudioChunk) -> None:
+    def _hear(self, number: int, wave: np.ndarray | None, sample_rate_hz: int) -> None:
+        self._command(lambda: self.core.push_audio(number, wave, sample_rate_hz))
+
+    def _on_chunk(self, number: int, piece: AudioChunk | TextDelta) -> None:
         stream = self._streams[number]
         stream.report.usage = self.core.usage(number) or stream.report.usage
-        if chunk.final:
+        if piece.final:
             self._leave(number)
-        stream.put(chunk)
+        stream.put(piece)
 
     def _on_error(self, number: int, error: SpeechError) -> None:
         stream = self._streams[number]

@@ -17,13 +17,15 @@ CONTINUITY_LIMIT_S = 0.1
 
 @dataclass
 class StreamReport:
-    """The figures of one stream. `chunks` are (seconds since the request was accepted, samples), in order."""
+    """The figures of one stream. `chunks` are (seconds since the request was accepted, samples), in order; `texts` the
+    same with characters, for a reply that the model writes itself."""
 
     sample_rate_hz: int
     seed: int = 0
     model: str = ""
     voice: str = ""
     chunks: list[tuple[float, int]] = field(default_factory=list)
+    texts: list[tuple[float, int]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     wall_s: float = 0.0
 
@@ -32,6 +34,17 @@ class StreamReport:
         self.wall_s = max(self.wall_s, at_s)
         if samples:
             self.chunks.append((at_s, samples))
+
+    def add_text(self, at_s: float, text: str) -> None:
+        """Note text that left `at_s` seconds after the request was accepted."""
+        self.wall_s = max(self.wall_s, at_s)
+        if text:
+            self.texts.append((at_s, len(text)))
+
+    @property
+    def first_text_s(self) -> float | None:
+        """When the first text left; None while there is none."""
+        return self.texts[0][0] if self.texts else None
 
     @property
     def ttfa_s(self) -> float | None:

@@ -10,36 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from legato.nn.attention import KVShape
 from legato.nn.decoder import Decoder
-from legato.nn.layers import freeze
 from legato.protocols import SHARE_ALL, Place, Prompt, Step
 from legato.types import Sampling, UtteranceId
 
-from .tiny import CONFIG, Talker, TinyLM, finish, ids, stage, step, vector
+from .tiny import CONFIG, RelayingLM, Talker, finish, ids, stage, step, vector
 
-SECTIONS = (2, 3, 3)
 WIDTH = CONFIG.width
-
-
-class RelayingLM(TinyLM):
-    """TinyLM with positions on three axes that leaves a row for every position."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        folded = self.decoder.state_dict()
-        self.decoder = Decoder(replace(CONFIG, rope_sections=SECTIONS))
-        self.decoder.load_state_dict(folded)
-        freeze(self, self.row_tile)
-
-    @property
-    def kv_shape(self) -> KVShape:
-        return replace(super().kv_shape, relay_width=WIDTH)
-
-    def relay(self, ids: Tensor, embedded: Tensor, hidden: Tensor) -> Tensor:
-        return hidden + embedded * (ids[:, None] % 2)
-
-
 LM = RelayingLM()
 
 

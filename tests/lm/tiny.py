@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -20,6 +20,8 @@ from legato.protocols import Prompt, Step
 from legato.types import Sampling, SpeechTokens, UtteranceId
 
 VOCAB = 97
+SECTIONS = (2, 3, 3)
+"""Of the rotary frequencies, by axis."""
 CONFIG = DecoderConfig(
     width=64, layers=3, heads=4, kv_heads=2, head_dim=16, inner=176, rope_theta=10_000.0, norm_eps=1e-6, qkv_bias=True
 )
@@ -58,6 +60,24 @@ class TinyLM(nn.Module):
 
 
 LM = TinyLM()
+
+
+class RelayingLM(TinyLM):
+    """TinyLM with positions on three axes that leaves a row for every position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        folded = self.decoder.state_dict()
+        self.decoder = Decoder(replace(CONFIG, rope_sections=SECTIONS))
+        self.decoder.load_state_dict(folded)
+        freeze(self, self.row_tile)
+
+    @property
+    def kv_shape(self) -> KVShape:
+        return replace(super().kv_shape, relay_width=CONFIG.width)
+
+    def relay(self, ids: Tensor, embedded: Tensor, hidden: Tensor) -> Tensor:
+        return hidden + embedded * (ids[:, None] % 2)
 
 
 class Talker:

@@ -71,7 +71,7 @@ class LMStage:
     def _poll(self) -> None:
         """Feed sequences whose host was late, or whose prompt goes on."""
         for sequence in [*self.scheduler.running.values(), *self.scheduler.waiting.values()]:
-            if sequence.wants_input and (step := sequence.prompt.continuation.poll()) is not None:
+            while sequence.wants_input and (step := sequence.prompt.continuation.poll()) is not None:
                 self.usage[sequence.utterance].prompt_tokens += len(step.feed) if sequence.open else 0
                 sequence.feed(step)
 

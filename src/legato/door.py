@@ -1,0 +1,86 @@
+"""Door: what is wrong with a request is said before it enters the engine. Changes nothing; any thread may ask.
+
+Callers are not always typed, and what slips through here would reach the loop that serves everyone.
+"""
+
+from __future__ import annotations
+
+from legato.config import EngineConfig
+from legato.conversation import Writer
+from legato.errors import EmptyText, RequestError, TextTooLong, UnknownVoice, UnsupportedFeature
+from legato.protocols import SpeechModel
+from legato.text.normalize import normalize, speakable
+from legato.types import ChatRequest, Message, Sampling, SpeechRequest, Voice
+
+Check = tuple[str, str, object, tuple[type, ...]]
+"""Name of a value, the request's parameter it belongs to, the value, and what it may be."""
+
+
+class Door:
+    """Checks of one engine."""
+
+    def __init__(self, model: SpeechModel, config: EngineConfig) -> None:
+        self.model, self.config = model, config
+
+    def check(self, request: SpeechRequest) -> Voice:
+        """The voice a text will be read with. Raises RequestError for a text that cannot be read."""
+        _check_types(
+            ("text", "input", request.text, (str,)),
+            ("voice", "voice", request.voice, (str, Voice, type(None))),
+            ("seed", "seed", request.seed, (int,)),
+            ("sampling", "sampling", request.sampling, (Sampling, type(None))),
+        )
+        self.check_length(len(request.text))
+        if not request.more_text and not _says_something(request.text):
+            raise EmptyText
+        self.model.frontend.check(request.text)
+        return request.voice if isinstance(request.voice, Voice) else self._voice(request.voice)
+
+    def check_length(self, characters: int) -> None:
+        """Raises TextTooLong."""
+        if characters > self.config.max_text_chars:
+            raise TextTooLong(characters, self.config.max_text_chars)
+
+    def check_chat(self, request: ChatRequest) -> Writer:
+        """The writer that will answer. Raises RequestError for what is wrong with a conversation but for its media."""
+        _check_types(
+            ("messages", "messages", request.messages, (tuple,)),
+            ("modalities", "modalities", request.modalities, (tuple,)),
+            ("voice", "voice", request.voice, (str, type(None))),
+            ("seed", "seed", request.seed, (int,)),
+            ("max_tokens", "max_tokens", request.max_tokens, (int, type(None))),
+            ("sampling", "sampling", request.sampling, (Sampling, type(None))),
+            ("speech_sampling", "sampling", request.speech_sampling, (Sampling, type(None))),
+            *(("a message", "messages", message, (Message,)) for message in request.messages),
+        )
+        if self.model.writer is None:
+            raise UnsupportedFeature(f"{self.model.name} reads texts aloud; it holds no conversations", "messages")
+        if not request.messages:
+            raise RequestError("messages is empty: there is nothing to answer", "messages")
+        if request.modalities not in (("text",), ("audio",), ("text", "audio"), ("audio", "text")):
+            raise RequestError(
+                f"modalities = {list(request.modalities)}: choose from ['text'] and ['text', 'audio']", "modalities"
+            )
+        if request.max_tokens is not None and request.max_tokens < 1:
+            raise RequestError(f"max_tokens = {request.max_tokens} must be at least 1", "max_tokens")
+        if "audio" in request.modalities:
+            self._voice(request.voice)
+        return self.model.writer
+
+    def _voice(self, wanted: str | None) -> Voice:
+        name = wanted or self.model.default_voice
+        if name not in self.model.voices:
+            raise UnknownVoice(name, tuple(self.model.voices))
+        return self.model.voices[name]
+
+
+def _check_types(*checks: Check) -> None:
+    for name, param, value, kinds in checks:
+        if not isinstance(value, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise RequestError(f"{name} must be {names}, not {type(value).__name__}", param)
+
+
+def _says_something(text: str) -> bool:
+    """Whether anything can be spoken: letters and digits, or symbols that have a spoken form ("%")."""
+    return speakable(text) or speakable(normalize(text))
