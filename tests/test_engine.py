@@ -248,7 +248,7 @@ def test_a_held_first_sound_changes_when_not_what(piccolo: SpeechModel) -> None:
     waves = []
     for hold in (True, False):
         bench = Bench(piccolo, hold_first_sound=hold)
-        bench.core.pace.gap_s = lambda _: 0.5  # type: ignore[method-assign]
+        bench.core.pace.gap_s = lambda *_: 0.5  # type: ignore[method-assign]
         bench.core.submit(0, SpeechRequest(TWO, seed=4))
         while not bench.chunks:
             bench.core.step()

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "legato"
 
-CORE = "types errors protocols conversation config text lm synth nn schedule replies door"
+CORE = "types errors protocols conversation config text lm synth nn schedule replies door speaking"
 ENGINE = "types errors protocols conversation config core report streams tempo audio_file worker messages"
 BELOW_THE_TOP = f"{CORE} {ENGINE} families engine fit serving"
 ALLOWED = {
@@ -28,6 +28,7 @@ ALLOWED = {
     "conversation": "types protocols",
     "messages": "types errors",
     "schedule": "types",
+    "speaking": "types protocols lm",
     "replies": "types errors config conversation lm nn",
     "door": "types errors config protocols conversation text",
     "lm": "types errors protocols conversation nn",

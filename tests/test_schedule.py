@@ -261,3 +261,12 @@ def test_pace_grows_with_listeners_and_follows_the_machine() -> None:
     for _ in range(60):
         pace.note("flow", 0.016, parts=2)
     assert pace.gap_s(1) == pytest.approx(Pace.MARGIN * (10 * 0.002 + 5 * 0.008 + 0.003), rel=1e-3)
+
+
+def test_a_writing_model_takes_its_turns() -> None:
+    pace = Pace(lm_steps=10, flow_blocks=5)
+    pace.note("lm", 0.002, 3)
+    alone_s = pace.gap_s(2, writing=True)
+    pace.note("writer", 0.005, 3)
+    assert pace.gap_s(2) == alone_s
+    assert pace.gap_s(2, writing=True) == pytest.approx(alone_s + Pace.MARGIN * 10 * 0.005)

@@ -7,11 +7,8 @@ error.
 
 from __future__ import annotations
 
-import re
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,9 +22,10 @@ from legato.nn.attention import choose_backend
 from legato.protocols import SpeechModel, Splitter
 from legato.replies import Replies
 from legato.schedule import Listener, Pace, Schedule
+from legato.speaking import TEXT, Speaking
 from legato.synth.flow import FlowStage
 from legato.synth.vocoder import VocoderStage
-from legato.text.normalize import normalize
+from legato.text.normalize import normalize_prose
 from legato.text.utterances import UtteranceSplitter
 from legato.types import (
     AudioChunk,
@@ -40,45 +38,13 @@ from legato.types import (
     Usage,
     Utterance,
     UtteranceId,
-    Voice,
 )
 
 SEED_STRIDE = 1_000_003
 """Between the seeds of a request's utterances; the first one has the request's own."""
 
-TEXT = -1
-"""Stands among a reply's utterances in flight for its text."""
-
-SPEAKING = ("vocoder", "flow", "lm")
+PACED = ("vocoder", "flow", "lm", "writer")
 """Stages that the pace of speech depends on, nearest the listener first."""
-
-Sound = tuple[np.ndarray | None, int]
-"""A stretch of what a user says and its rate; None is the end."""
-
-
-@dataclass
-class _Speaking:
-    """One request on its way through the engine."""
-
-    id: int
-    request: SpeechRequest | ChatRequest
-    splitter: Splitter | None = None
-    voice: Voice | None = None
-    prepared: Any = None
-    heard: deque[Sound] = field(default_factory=deque)
-    texts: deque[str] = field(default_factory=deque)
-    text_chars: int = 0
-    text_ended: bool = False
-    started: int = 0
-    in_flight: set[int] = field(default_factory=set)
-    delivering: int = 0
-    early: dict[int, list[Samples]] = field(default_factory=dict)
-    history: list[tuple[str, list[int]]] = field(default_factory=list)
-    composing: int = 0
-    held: list[Samples] = field(default_factory=list)
-    next_sample: int = 0
-    taken_samples: int = 0
-    usage: Usage = field(default_factory=Usage)
 
 
 class EngineCore:
@@ -114,8 +80,9 @@ class EngineCore:
         self.replies = Replies(model.writer, config, model.batch_invariant) if model.writer else None
         self.schedule = Schedule(config.guard_s)
         self.pace = _pace(model, _ramp(model, config))
-        self._speaking: dict[int, _Speaking] = {}
-        self._waiting: dict[int, _Speaking] = {}
+        self._language = model.languages[0] if len(model.languages) == 1 else None
+        self._speaking: dict[int, Speaking] = {}
+        self._waiting: dict[int, Speaking] = {}
 
     # --- requests ---
 
@@ -123,16 +90,16 @@ class EngineCore:
         """Accept a request under a number that was never used before. Raises RequestError."""
         voice = self.door.check(request)
         splitter = self.model.splitter() if self.model.splitter else self._own_splitter()
-        self._queue(_Speaking(number, request, splitter, voice))
+        self._queue(Speaking(number, request, splitter, voice))
         self.push_text(number, request.text)
         if not request.more_text:
             self.push_text(number, None)
 
     def submit_chat(self, number: int, request: ChatRequest, prepared: Any) -> None:
         """Accept a conversation, with what the model's `Chat.prepare` made of it."""
-        self._queue(_Speaking(number, request, prepared=prepared, text_ended=True))
+        self._queue(Speaking(number, request, prepared=prepared, text_ended=True))
 
-    def _queue(self, speaking: _Speaking) -> None:
+    def _queue(self, speaking: Speaking) -> None:
         self._waiting[speaking.id] = speaking
         self.schedule.listeners[speaking.id] = Listener(self._now())
 
@@ -178,7 +145,7 @@ class EngineCore:
         speaking = self._find(number)
         return None if speaking is None else speaking.usage
 
-    def _find(self, number: int) -> _Speaking | None:
+    def _find(self, number: int) -> Speaking | None:
         return self._speaking.get(number) or self._waiting.get(number)
 
     @property
@@ -202,9 +169,9 @@ class EngineCore:
             batch = stage.plan(self.schedule.order(ready[index], now_s))
             if batch is not None:
                 done = stage.commit(batch, stage.run(batch))
-                if index < len(SPEAKING):
+                if index < len(PACED):
                     parts = self.flow.blocks(batch) if stage is self.flow else len(batch)
-                    self.pace.note(SPEAKING[index], self._now() - now_s, parts)
+                    self.pace.note(PACED[index], self._now() - now_s, parts)
                 for item in done:
                     receive(item)
                 return True
@@ -242,17 +209,19 @@ class EngineCore:
                     break
                 self._start(speaking)
 
-    def _start(self, speaking: _Speaking) -> None:
+    def _start(self, speaking: Speaking) -> None:
         """Start the next utterance. One in which nothing can be spoken is passed over."""
         text, index = speaking.texts.popleft(), speaking.started
         request, voice = speaking.request, speaking.voice
         assert isinstance(request, SpeechRequest) and voice is not None
         id = UtteranceId(speaking.id, index)
         try:
-            spoken = _normalized(text, _language(self.model)) if request.normalize else text
+            spoken = normalize_prose(text, self._language) if request.normalize else text
             seed = (request.seed + SEED_STRIDE * index) % 2**63
             history = tuple((said, tuple(ids)) for said, ids in speaking.history)
-            utterance = Utterance(id, spoken, voice, seed, request.use_cache, request.sampling, history)
+            utterance = Utterance(
+                id, spoken, voice, seed, request.use_cache, request.sampling, history, request.pronunciation
+            )
             prompt = self.model.frontend.prompt(utterance)
             if prompt is not None:
                 self.lm.add(prompt)
@@ -272,7 +241,7 @@ class EngineCore:
             speaking.history.append((spoken, []))
         speaking.usage.utterances.append(text)
 
-    def _start_reply(self, speaking: _Speaking) -> None:
+    def _start_reply(self, speaking: Speaking) -> None:
         """Start the one utterance of a reply, and its text."""
         assert self.replies is not None
         prepared, speaking.prepared, speaking.started = speaking.prepared, None, 1
@@ -289,7 +258,7 @@ class EngineCore:
             return
         self._hear(speaking)
 
-    def _hear(self, speaking: _Speaking) -> None:
+    def _hear(self, speaking: Speaking) -> None:
         """Hand on what the user has said since."""
         assert self.replies is not None
         try:
@@ -312,7 +281,7 @@ class EngineCore:
         if tokens.final:
             speaking.in_flight.discard(TEXT)
             reason = conversation.finish_reason()
-        final = tokens.final and self._done(speaking)
+        final = tokens.final and speaking.done
         if text or tokens.final:
             self._on_chunk(speaking.id, TextDelta(speaking.id, text, reason, final))
         if final:
@@ -329,36 +298,24 @@ class EngineCore:
 
     def _settle(self, lm: LMStage, utterance: UtteranceId) -> None:
         """Add what an utterance cost in a language model to its request's bill."""
-        cost = lm.usage.pop(utterance)
-        usage = self._speaking[utterance.request].usage
-        usage.prompt_tokens += cost.prompt_tokens
-        usage.generated_tokens += cost.generated_tokens
-        usage.lm_steps += cost.steps
-        usage.pages_peak = max(usage.pages_peak, cost.pages)
-        usage.page_operations += cost.page_operations
+        self._speaking[utterance.request].bill(lm.usage.pop(utterance))
 
     # --- delivery ---
 
     def _deliver(self, samples: Samples) -> None:
         """Send what is next in the order of the text; keep what came early."""
         speaking = self._speaking[samples.utterance.request]
-        speaking.early.setdefault(samples.utterance.index, []).append(samples)
-        while pieces := speaking.early.get(speaking.delivering):
-            piece = pieces.pop(0)
-            if piece.final:
-                del speaking.early[speaking.delivering]
-                speaking.in_flight.discard(speaking.delivering)
-                speaking.delivering += 1
+        for piece in speaking.in_order(samples):
             self._hold_or_send(speaking, piece)
-            if piece.final and self._done(speaking):
+            if piece.final and speaking.done:
                 return
 
-    def _hold_or_send(self, speaking: _Speaking, piece: Samples) -> None:
+    def _hold_or_send(self, speaking: Speaking, piece: Samples) -> None:
         """Let the first sound leave once it lasts until the next is likely there; what follows leaves at once."""
         if self.config.hold_first_sound and not speaking.next_sample:
             speaking.held.append(piece)
             held_s = sum(len(p.pcm) for p in speaking.held) / self.model.rates.sample_hz
-            if not piece.final and held_s < self.pace.gap_s(len(self._speaking)):
+            if not piece.final and held_s < self.pace.gap_s(len(self._speaking), self._writing):
                 return
             pieces, speaking.held = speaking.held, []
         else:
@@ -366,11 +323,13 @@ class EngineCore:
         for one in pieces:
             self._send(speaking, one)
 
-    def _done(self, speaking: _Speaking) -> bool:
-        return speaking.text_ended and not speaking.texts and not speaking.in_flight
+    @property
+    def _writing(self) -> bool:
+        """Whether steps of the writing model come between those of the speaking one."""
+        return self.replies is not None and len(self.replies.lm) > 0
 
-    def _send(self, speaking: _Speaking, piece: Samples) -> None:
-        final = piece.final and self._done(speaking)
+    def _send(self, speaking: Speaking, piece: Samples) -> None:
+        final = piece.final and speaking.done
         if not len(piece.pcm) and not final:
             return
         rate = self.model.rates.sample_hz
@@ -381,9 +340,9 @@ class EngineCore:
         if final:
             self._forget(speaking.id)
 
-    def _end_if_done(self, speaking: _Speaking) -> None:
+    def _end_if_done(self, speaking: Speaking) -> None:
         """Announce the end of a request whose last text brought nothing more to speak."""
-        if not self._done(speaking):
+        if not speaking.done:
             return
         if not speaking.started:
             self._fail(speaking.id, EmptyText())
@@ -409,7 +368,6 @@ class EngineCore:
         self.schedule.listeners.pop(number, None)
 
 
-_PRONUNCIATION = re.compile(r"(\{[^{}|]+\|[^{}|]*\})")
 _NO_SAMPLES = np.zeros(0, np.float32)
 
 
@@ -423,14 +381,3 @@ def _pace(model: SpeechModel, ramp: Ramp) -> Pace:
     keep, ahead = (entries[min(1, len(entries) - 1)] for entries in (ramp.keep_blocks, ramp.ahead_blocks))
     facts, more_blocks = model.flow.facts, max(1, keep + ahead - ramp.ahead_blocks[0])
     return Pace(more_blocks * facts.block_tokens, (keep + ahead) * facts.ode_steps)
-
-
-def _language(model: SpeechModel) -> str | None:
-    """The language to read numbers and symbols in: the model's only one, else by the text."""
-    return model.languages[0] if len(model.languages) == 1 else None
-
-
-def _normalized(text: str, language: str | None) -> str:
-    """The text in words, but for pronunciations written into it, {行|hang2}: those are the family's to read."""
-    parts = _PRONUNCIATION.split(text)
-    return "".join(part if index % 2 else normalize(part, language) for index, part in enumerate(parts))

@@ -11,9 +11,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from typing_extensions import TypedDict, Unpack
@@ -27,16 +28,18 @@ from legato.protocols import SpeechModel
 from legato.report import StreamReport
 from legato.streams import ChatStream, SpeechStream, Stream, feeding, in_thread
 from legato.tempo import TempoStream, check_speed
-from legato.types import AudioChunk, ChatRequest, Modality, Sampling, SpeechRequest, TextDelta, Voice
+from legato.types import AudioChunk, ChatRequest, Modality, Pronunciation, Sampling, SpeechRequest, TextDelta, Voice
 from legato.worker import Worker
 
 log = logging.getLogger("legato")
 
 Text = str | Iterable[str]
+T = TypeVar("T")
 
 
 class SpeakOptions(TypedDict, total=False):
-    """What a caller may choose. `prompt_audio` and `prompt_text` clone a voice, where the model can."""
+    """What a caller may choose. `prompt_audio` and `prompt_text` clone a voice, where the model can; see
+    SpeechRequest for the others."""
 
     voice: str | None
     seed: int
@@ -44,6 +47,7 @@ class SpeakOptions(TypedDict, total=False):
     normalize: bool
     speed: float
     sampling: Sampling | None
+    pronunciation: Pronunciation | None
     prompt_audio: str | Path | None
     prompt_text: str | None
 
@@ -92,6 +96,7 @@ class SpeechEngine:
         self._streams: dict[int, Stream[Any]] = {}
         self._numbers = itertools.count()
         self._commands: deque[Callable[[], None]] = deque()
+        self._jobs: set[Future[Any]] = set()
         self._wake = threading.Condition()
         self._closed = False
         self._broken: BaseException | None = None
@@ -119,7 +124,7 @@ class SpeechEngine:
 
     async def agenerate(self, text: Text | AsyncIterable[str], **options: Unpack[SpeakOptions]) -> Audio:
         """`generate` for asyncio; `text` may also be an async iterator of pieces."""
-        stream, tempo = self._open(text, options)
+        stream, tempo = self._open(text, await self._acloned(options))
         async with feeding(stream, text):
             return _gathered([chunk async for chunk in _aretimed(stream, tempo)], stream)
 
@@ -127,23 +132,20 @@ class SpeechEngine:
         self, text: Text | AsyncIterable[str], **options: Unpack[SpeakOptions]
     ) -> AsyncIterator[AudioChunk]:
         """`stream` for asyncio; `text` may also be an async iterator of pieces."""
-        stream, tempo = self._open(text, options)
+        stream, tempo = self._open(text, await self._acloned(options))
         async with feeding(stream, text):
             async for chunk in _aretimed(stream, tempo):
                 yield chunk
 
     def _open(self, text: Text | AsyncIterable[str], options: SpeakOptions) -> tuple[SpeechStream, float]:
         """Submit a text; its pieces, if it comes in pieces, are pulled by a thread of their own."""
-        settings = dict(options)
+        settings = dict(self._cloned(options))
         speed = settings.pop("speed", 1.0)
         if not isinstance(speed, (int, float)):
             raise RequestError(f"speed must be a number, not {type(speed).__name__}", "speed")
         check_speed(speed)
         if not isinstance(text, (Iterable, AsyncIterable)):
             raise RequestError(f"text must be a str or pieces of str, not {type(text).__name__}", "input")
-        audio, said = settings.pop("prompt_audio", None), settings.pop("prompt_text", None)
-        if audio is not None or said is not None:
-            settings["voice"] = self._clone(audio, said)  # type: ignore[arg-type]
         whole = isinstance(text, str)
         request = SpeechRequest(text=text if whole else "", more_text=not whole, **settings)  # type: ignore[arg-type]
         stream = self.submit(request)
@@ -151,14 +153,33 @@ class SpeechEngine:
             threading.Thread(target=_push_all, args=(stream, text), name="legato-text", daemon=True).start()
         return stream, speed
 
-    def _clone(self, audio: str | Path | None, text: str | None) -> Voice:
-        """A voice from a sound file. Raises RequestError when the model cannot clone, or not from that."""
-        if self.model.cloner is None:
+    def clone(self, audio: str | Path, text: str | None = None) -> Voice:
+        """A voice from a sound file that says `text`, for the `voice` of any number of requests.
+
+        It is made between two steps, by the thread that computes, and holds up what is being spoken meanwhile.
+        Raises RequestError when the model cannot clone, or not from that.
+        """
+        cloner = self.model.cloner
+        if cloner is None:
             raise UnsupportedFeature(f"{self.model.name} cannot clone a voice from audio", "prompt_audio")
-        if audio is None:
-            raise RequestError("prompt_text needs prompt_audio, the recording that says it", "prompt_audio")
         wave, rate = read_audio(Path(audio))
-        return self.model.cloner.clone(Path(audio).stem, wave, rate, text)
+        return self._between_steps(lambda: cloner.clone(Path(audio).stem, wave, rate, text))
+
+    def _cloned(self, options: SpeakOptions) -> SpeakOptions:
+        """The options with a voice in place of prompt audio and its text."""
+        audio, text = options.get("prompt_audio"), options.get("prompt_text")
+        if audio is None and text is not None:
+            raise RequestError("prompt_text needs prompt_audio, the recording that says it", "prompt_audio")
+        settings = options.copy()
+        settings.pop("prompt_audio", None)
+        settings.pop("prompt_text", None)
+        if audio is not None:
+            settings["voice"] = self.clone(audio, text)  # type: ignore[typeddict-item]
+        return settings
+
+    async def _acloned(self, options: SpeakOptions) -> SpeakOptions:
+        """The same for asyncio, whose loop goes on meanwhile."""
+        return await in_thread(lambda: self._cloned(options)) if "prompt_audio" in options else options
 
     def submit(self, request: SpeechRequest) -> SpeechStream:
         """Accept a request and return its stream at once. Raises RequestError, Overloaded or EngineError."""
@@ -208,9 +229,12 @@ class SpeechEngine:
             self._enter(number, stream, lambda: self.core.submit_chat(number, request, prepared))
         return stream
 
-    def _refuse_if_unable(self) -> None:
+    def _refuse_if_ended(self) -> None:
         if self._closed or self._broken is not None:
             raise EngineError("the engine is closed" if self._closed else f"the engine broke: {self._broken}")
+
+    def _refuse_if_unable(self) -> None:
+        self._refuse_if_ended()
         waiting = len(self._streams) - self.config.max_requests
         if waiting >= self.config.max_waiting:
             raise Overloaded(max(0, waiting), self.config.max_waiting)
@@ -254,12 +278,18 @@ class SpeechEngine:
             log.exception("the engine broke")
             self._broken = error
         for stream in list(self._streams.values()):
-            failure = EngineError(
-                "the engine was closed" if self._broken is None else f"the engine broke: {self._broken}"
-            )
-            failure.__cause__ = self._broken
-            stream.fail(failure)
+            stream.fail(self._failure())
         self._streams.clear()
+        with self._wake:
+            jobs, self._jobs = self._jobs, set()
+        for future in jobs:
+            future.set_exception(self._failure())
+
+    def _failure(self) -> EngineError:
+        """What everything that was still in the engine ends with."""
+        failure = EngineError("the engine was closed" if self._broken is None else f"the engine broke: {self._broken}")
+        failure.__cause__ = self._broken
+        return failure
 
     def _wait(self, idle: bool) -> bool:
         """Run the commands that have come, waiting for one when idle. False when the engine is closed."""
@@ -276,6 +306,28 @@ class SpeechEngine:
         with self._wake:
             self._commands.append(command)
             self._wake.notify()
+
+    def _between_steps(self, job: Callable[[], T]) -> T:
+        """Run a job in the thread that computes; give what it gives, or raise what it raises.
+
+        Raises EngineError when the engine ends before its turn comes.
+        """
+        future: Future[T] = Future()
+
+        def run() -> None:
+            with self._wake:
+                self._jobs.discard(future)
+            try:
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)
+
+        with self._wake:
+            self._refuse_if_ended()
+            self._jobs.add(future)
+            self._commands.append(run)
+            self._wake.notify()
+        return future.result()
 
     def _cancel(self, number: int) -> None:
         self._command(lambda: self.core.cancel(number))

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from legato.types import UtteranceId
 
+SERVES_ALL = ("writer", "lm")
+"""Stages whose step is about as long for one listener as for all of them."""
+
 
 @dataclass
 class Listener:
@@ -46,18 +49,21 @@ class Pace:
 
     def __init__(self, lm_steps: int, flow_blocks: int) -> None:
         """The next chunk takes that many LM steps, and evaluations of single flow blocks."""
-        self._runs = {"lm": lm_steps, "flow": flow_blocks, "vocoder": 1}
+        self._runs = {"writer": lm_steps, "lm": lm_steps, "flow": flow_blocks, "vocoder": 1}
         self._cost_s = dict.fromkeys(self._runs, 0.0)
 
     def note(self, stage: str, took_s: float, parts: int) -> None:
         """A run took that long for so many flow blocks, or vocoder windows. An LM step serves everyone at once."""
-        cost_s = took_s if stage == "lm" else took_s / max(1, parts)
+        cost_s = took_s if stage in SERVES_ALL else took_s / max(1, parts)
         known_s = self._cost_s[stage]
         self._cost_s[stage] = cost_s if not known_s else known_s + self.SMOOTHING * (cost_s - known_s)
 
-    def gap_s(self, listeners: int) -> float:
-        """Seconds between two chunks of one listener when `listeners` are served in turn, with a margin."""
-        shared_s = self._runs["lm"] * self._cost_s["lm"]
+    def gap_s(self, listeners: int, writing: bool = False) -> float:
+        """Seconds between two chunks of one listener when `listeners` are served in turn, with a margin.
+
+        While a model is `writing` what another one speaks, it takes a step for each of the other's.
+        """
+        shared_s = sum(self._runs[stage] * self._cost_s[stage] for stage in SERVES_ALL[not writing :])
         own_s = sum(self._runs[stage] * self._cost_s[stage] for stage in ("flow", "vocoder"))
         return self.MARGIN * (shared_s + listeners * own_s)
 

@@ -95,12 +95,16 @@ class Voice:
     facts: Any = None
 
 
+Pronunciation = Literal["text", "phonemes"]
+"""What a model that can read both is given: the text as it is, or phonemes where characters could be misread."""
+
+
 @dataclass(frozen=True)
 class SpeechRequest:
     """What a caller asks; the unit of delivery.
 
     `text` is what is known now; with `more_text` the caller pushes the rest later and says when it ends. `voice` is the
-    name of one of the model's voices, or a voice cloned for this request.
+    name of one of the model's voices, or a voice cloned for this request. `pronunciation` None is the model's own way.
     """
 
     text: str
@@ -110,6 +114,7 @@ class SpeechRequest:
     normalize: bool = True
     more_text: bool = False
     sampling: Sampling | None = None
+    pronunciation: Pronunciation | None = None
 
 
 PartKind = Literal["text", "audio", "image", "video"]
@@ -178,6 +183,7 @@ class Utterance:
     use_cache: bool = True
     sampling: Sampling | None = None
     history: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    pronunciation: Pronunciation | None = None
 
 
 @dataclass(frozen=True)

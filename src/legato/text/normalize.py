@@ -117,3 +117,12 @@ def _tidy(text: str) -> str:
     """One space between words and none before punctuation."""
     text = _SPACES.sub(" ", text)
     return _SPACE_AFTER.sub("", _SPACE_BEFORE.sub(r"\1", text)).strip()
+
+
+_PRONUNCIATION = re.compile(r"(\{[^{}|]+\|[^{}|]*\})")
+
+
+def normalize_prose(text: str, language: str | None = None) -> str:
+    """`normalize`, but for pronunciations written into the text, {行|hang2}: those are the model's to read."""
+    parts = _PRONUNCIATION.split(text)
+    return "".join(part if index % 2 else normalize(part, language) for index, part in enumerate(parts))
