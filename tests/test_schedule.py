@@ -270,3 +270,17 @@ def test_a_writing_model_takes_its_turns() -> None:
     pace.note("writer", 0.005, 3)
     assert pace.gap_s(2) == alone_s
     assert pace.gap_s(2, writing=True) == pytest.approx(alone_s + Pace.MARGIN * 10 * 0.005)
+
+
+def test_pace_bears_what_sound_costs() -> None:
+    pace = Pace(lm_steps=10, flow_blocks=5)
+    assert pace.bears(4) and not pace.bears(5), "nothing was measured yet"
+    for _ in range(100):
+        pace.note("lm", 0.05, 4)
+        pace.note("flow", 0.05, 4)
+        pace.deliver(0.5)
+    assert pace.bears(3) and not pace.bears(4), "a second costs a fifth of one, and some is kept back"
+    for _ in range(300):
+        pace.note("flow", 0.1, 4)
+        pace.deliver(1.0)
+    assert pace.bears(7) and not pace.bears(8), "it follows what is measured now"

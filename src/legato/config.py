@@ -59,9 +59,11 @@ class EngineConfig(_Section):
     look_ahead_blocks: tuple[NonNegativeInt, ...] | None = Field(None, strict=False, min_length=1)
     ode_steps: PositiveInt | None = None
     exact_joins: bool = True
+    voices_dir: Path | None = Field(None, strict=False)
     overlap_ratio: float = Field(0.5, gt=0, le=1)
     guard_s: PositiveFloat = 0.2
     hold_first_sound: bool = True
+    admit_by_deadline: bool = True
     max_buffered_s: PositiveFloat = 20.0
     max_text_chars: PositiveInt = 100_000
     first_utterance_chars: PositiveInt = 80
@@ -97,6 +99,8 @@ class ServerConfig(_Section):
     api_key_env: str | None = None
     cors_origins: tuple[str, ...] = Field((), strict=False)
     max_body_bytes: PositiveInt = 1_000_000
+    max_media_bytes: PositiveInt = 32_000_000
+    keep_alive_s: PositiveFloat = Field(10.0, strict=False)
 
     @property
     def api_key(self) -> str | None:

@@ -97,7 +97,7 @@ class EngineCore:
 
     def submit_chat(self, number: int, request: ChatRequest, prepared: Any) -> None:
         """Accept a conversation, with what the model's `Chat.prepare` made of it."""
-        self._queue(Speaking(number, request, prepared=prepared, text_ended=True))
+        self._queue(Speaking(number, request, prepared=prepared, text_ended=True, listening=request.more_audio))
 
     def _queue(self, speaking: Speaking) -> None:
         self._waiting[speaking.id] = speaking
@@ -126,6 +126,7 @@ class EngineCore:
         speaking = self._find(number)
         if speaking is not None:
             speaking.heard.append((wave, sample_rate_hz))
+            speaking.listening = wave is not None
             if speaking.started:
                 self._hear(speaking)
 
@@ -190,13 +191,16 @@ class EngineCore:
 
     def _may_run(self, utterance: UtteranceId) -> bool:
         """Whether the reader keeps up: a slow reader holds back its own request only."""
-        speaking = self._speaking[utterance.request]
-        behind = speaking.next_sample - speaking.taken_samples
-        return behind <= self.config.max_buffered_s * self.model.rates.sample_hz
+        return not self._is_ahead(self._speaking[utterance.request])
+
+    def _is_ahead(self, speaking: Speaking) -> bool:
+        """Whether more sound waits for the reader than may."""
+        waiting = speaking.next_sample - speaking.taken_samples
+        return waiting > self.config.max_buffered_s * self.model.rates.sample_hz
 
     def _admit(self) -> None:
         """Let waiting requests in, and utterances of running ones start."""
-        while self._waiting and len(self._speaking) < self.config.max_requests:
+        while self._waiting and len(self._speaking) < self.config.max_requests and self._bears_one_more():
             number = next(iter(self._waiting))
             self._speaking[number] = self._waiting.pop(number)
         for speaking in list(self._speaking.values()):
@@ -208,6 +212,13 @@ class EngineCore:
                 if self.model.frontend.continues and speaking.composing:
                     break
                 self._start(speaking)
+
+    def _bears_one_more(self) -> bool:
+        """Whether all who listen now would still be served in time if another one came."""
+        if not self.config.admit_by_deadline:
+            return True
+        listeners = sum(s.in_work and not self._is_ahead(s) for s in self._speaking.values())
+        return not listeners or self.pace.bears(listeners + 1)
 
     def _start(self, speaking: Speaking) -> None:
         """Start the next utterance. One in which nothing can be spoken is passed over."""
@@ -336,6 +347,7 @@ class EngineCore:
         chunk = AudioChunk(speaking.id, speaking.next_sample, piece.pcm, rate, piece.utterance.index, final)
         speaking.next_sample += len(piece.pcm)
         self.schedule.listeners[speaking.id].deliver(self._now(), chunk.duration_s)
+        self.pace.deliver(chunk.duration_s)
         self._on_chunk(speaking.id, chunk)
         if final:
             self._forget(speaking.id)

@@ -7,6 +7,7 @@ dry come before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -41,31 +42,53 @@ class Listener:
 class Pace:
     """How long work takes lately, and so how long a listener waits for its next chunk while others are served too.
 
-    It decides when a first sound may leave, never what is in it.
+    It decides when a request may begin and when its first sound may leave, never what is in it.
     """
 
     SMOOTHING = 0.2
     MARGIN = 1.75
+    LOAD = 0.75
+    """Of the machine's time, how much may be promised to listeners."""
+
+    MEMORY_S = 5.0
+    """Seconds of work after which what was measured counts for a third."""
+
+    ENOUGH_AUDIO_S = 1.0
+    UNKNOWN_LISTENERS = 4
+    """As many may begin before that much sound was made."""
 
     def __init__(self, lm_steps: int, flow_blocks: int) -> None:
         """The next chunk takes that many LM steps, and evaluations of single flow blocks."""
+        self._worked_s = self._audio_s = 0.0
         self._runs = {"writer": lm_steps, "lm": lm_steps, "flow": flow_blocks, "vocoder": 1}
-        self._cost_s = dict.fromkeys(self._runs, 0.0)
+        self._cost_s: dict[str, float] = {}
 
     def note(self, stage: str, took_s: float, parts: int) -> None:
         """A run took that long for so many flow blocks, or vocoder windows. An LM step serves everyone at once."""
+        kept = math.exp(-took_s / self.MEMORY_S)
+        self._worked_s, self._audio_s = self._worked_s * kept + took_s, self._audio_s * kept
         cost_s = took_s if stage in SERVES_ALL else took_s / max(1, parts)
-        known_s = self._cost_s[stage]
-        self._cost_s[stage] = cost_s if not known_s else known_s + self.SMOOTHING * (cost_s - known_s)
+        known_s = self._cost_s.get(stage, cost_s)
+        self._cost_s[stage] = known_s + self.SMOOTHING * (cost_s - known_s)
 
     def gap_s(self, listeners: int, writing: bool = False) -> float:
         """Seconds between two chunks of one listener when `listeners` are served in turn, with a margin.
 
         While a model is `writing` what another one speaks, it takes a step for each of the other's.
         """
-        shared_s = sum(self._runs[stage] * self._cost_s[stage] for stage in SERVES_ALL[not writing :])
-        own_s = sum(self._runs[stage] * self._cost_s[stage] for stage in ("flow", "vocoder"))
-        return self.MARGIN * (shared_s + listeners * own_s)
+        took_s = {stage: runs * self._cost_s.get(stage, 0.0) for stage, runs in self._runs.items()}
+        shared_s = sum(took_s[stage] for stage in SERVES_ALL[not writing :])
+        return self.MARGIN * (shared_s + listeners * (took_s["flow"] + took_s["vocoder"]))
+
+    def deliver(self, audio_s: float) -> None:
+        """Note that so much sound has left, for whomever."""
+        self._audio_s += audio_s
+
+    def bears(self, listeners: int) -> bool:
+        """Whether so many can be served without any of them running dry, going by what sound has cost lately."""
+        if self._audio_s < self.ENOUGH_AUDIO_S:
+            return listeners <= self.UNKNOWN_LISTENERS
+        return listeners * self._worked_s <= self.LOAD * self._audio_s
 
 
 class Schedule:

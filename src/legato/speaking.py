@@ -25,9 +25,9 @@ class Speaking:
     """State of one request; it dies with the request.
 
     Of a text: `splitter` cuts what comes, `texts` are utterances that have not started. Of a conversation: `prepared`
-    until its reply starts, `heard` until the conversation takes it. `started` utterances were begun; those `in_flight`
-    have not all left, those `composing` are in the language model. The next to leave is number `delivering`; `early`
-    holds samples of later ones, `held` the first ones while they must wait.
+    until its reply starts, `heard` until the conversation takes it, `listening` while its user speaks. `started`
+    utterances were begun; those `in_flight` have not all left, those `composing` are in the language model. The next to
+    leave is number `delivering`; `early` holds samples of later ones, `held` the first ones while they must wait.
     """
 
     id: int
@@ -36,6 +36,7 @@ class Speaking:
     voice: Voice | None = None
     prepared: Any = None
     heard: deque[Sound] = field(default_factory=deque)
+    listening: bool = False
     texts: deque[str] = field(default_factory=deque)
     text_chars: int = 0
     text_ended: bool = False
@@ -54,6 +55,11 @@ class Speaking:
     def done(self) -> bool:
         """Whether everything there will be has left."""
         return self.text_ended and not self.texts and not self.in_flight
+
+    @property
+    def in_work(self) -> bool:
+        """Whether something of it is being made, rather than waited for."""
+        return bool(self.in_flight or self.texts or self.prepared is not None) and not self.listening
 
     def in_order(self, samples: Samples) -> Iterator[Samples]:
         """What may leave now that these samples are there, in the order of the text; what came early is kept."""
