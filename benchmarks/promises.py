@@ -41,7 +41,7 @@ class Clock:
 
     def __init__(self, model: SpeechModel, **settings: Any) -> None:
         self.chunks: list[tuple[float, AudioChunk]] = []
-        self.core = EngineCore(model, EngineConfig(**settings), self._chunk, self._error)
+        self.core = EngineCore(model, EngineConfig(admit_by_deadline=False, **settings), self._chunk, self._error)
         self.numbers = iter(range(10**9))
 
     def _chunk(self, _: int, chunk: AudioChunk) -> None:

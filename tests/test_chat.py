@@ -21,7 +21,7 @@ from legato.messages import read_messages
 from legato.streams import ChatStream
 from legato.types import AudioChunk, ChatRequest, Message, Part, Sampling, TextDelta, UtteranceId
 
-SMALL = EngineConfig(kv_memory_mb=1, writer_kv_memory_mb=1, media_rows_per_step=6)
+SMALL = EngineConfig(kv_memory_mb=1, writer_kv_memory_mb=1, media_rows_per_step=6, admit_by_deadline=False)
 
 
 def sound(seconds: float, seed: int) -> np.ndarray:

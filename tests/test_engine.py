@@ -45,7 +45,8 @@ class Bench:
     def __init__(self, model: SpeechModel, **settings: object) -> None:
         self.chunks: dict[int, list[AudioChunk]] = {}
         self.errors: dict[int, SpeechError] = {}
-        self.core = EngineCore(model, EngineConfig(**settings), self._chunk, self.errors.__setitem__)  # type: ignore[arg-type]
+        config = EngineConfig(**{"admit_by_deadline": False, **settings})  # type: ignore[arg-type]
+        self.core = EngineCore(model, config, self._chunk, self.errors.__setitem__)
 
     def _chunk(self, number: int, chunk: AudioChunk) -> None:
         self.chunks.setdefault(number, []).append(chunk)

@@ -49,7 +49,7 @@ class Listening:
     def __init__(self, model: SpeechModel, ramp: tuple[int, ...] | None) -> None:
         self.chunks: dict[int, list[AudioChunk]] = {}
         self.errors: list[SpeechError] = []
-        config = EngineConfig(ramp_blocks=ramp, max_requests=COMPANY, kv_memory_mb=16)
+        config = EngineConfig(ramp_blocks=ramp, max_requests=COMPANY, kv_memory_mb=16, admit_by_deadline=False)
         self.core = EngineCore(model, config, self._chunk, lambda _, error: self.errors.append(error))
 
     def _chunk(self, number: int, chunk: AudioChunk) -> None:
