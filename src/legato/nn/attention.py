@@ -12,16 +12,21 @@ A span is `length` consecutive positions of one sequence. Nothing is padded and 
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 TILE_KEYS = 256
 """Keys per tile of the `tiled` backend."""
+
+ALIGNMENT_BYTES = 64
+"""Of torch's own tensors; kernels may sum in another order from an odd address on."""
 
 BACKENDS = ("tiled", "sdpa", "flash_attention_2")
 
@@ -56,8 +61,8 @@ class PagedKV:
         self.tile = -(-TILE_KEYS // page_size) * page_size
         self.kv_heads = shape.kv_heads
         size = (pages * page_size + self.tile, 2 * shape.kv_heads, shape.head_dim)
-        self.layers = [torch.zeros(size, dtype=shape.dtype, device=shape.device) for _ in range(shape.layers)]
-        self.relayed = torch.zeros(size[0], shape.relay_width, dtype=shape.dtype, device=shape.device)
+        self.layers = [_zeros(size, shape) for _ in range(shape.layers)]
+        self.relayed = _zeros((size[0], shape.relay_width), shape)
         future = torch.ones(self.tile, self.tile, dtype=torch.bool, device=shape.device).triu(1)
         self._causal = torch.zeros(self.tile, 1, 1, self.tile, dtype=shape.dtype, device=shape.device)
         self._causal.masked_fill_(future[:, None, None], float("-inf"))
@@ -79,6 +84,16 @@ class PagedKV:
         """Keys and values [K, kv_heads, head_dim] each."""
         both = self.layers[layer][slots]
         return both[:, : self.kv_heads], both[:, self.kv_heads :]
+
+
+def _zeros(size: tuple[int, ...], shape: KVShape) -> Tensor:
+    """Zeros that take no memory on a CPU until they are written, where torch's own would be written at once."""
+    length = math.prod(size) * shape.dtype.itemsize
+    if shape.device.type != "cpu" or not length:
+        return torch.zeros(size, dtype=shape.dtype, device=shape.device)
+    buffer = np.zeros(length + ALIGNMENT_BYTES, np.uint8)
+    start = -buffer.ctypes.data % ALIGNMENT_BYTES
+    return torch.from_numpy(buffer[start : start + length]).view(shape.dtype).view(size)
 
 
 @dataclass(frozen=True)
