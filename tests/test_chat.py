@@ -397,3 +397,22 @@ def test_what_a_message_from_outside_may_not_hold(part: object, said: str) -> No
     with pytest.raises(RequestError, match=said) as caught:
         read_messages([{"role": "user", "content": [part]}], from_outside=True)
     assert caught.value.param is not None and caught.value.param.startswith("messages[0].content[0]")
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(RequestError, match="surrogate"):
+        read_messages([{"role": "user", "content": "a\ud800"}])
+
+
+def test_a_prompt_that_two_models_read_is_billed_once(engine: SpeechEngine) -> None:
+    stream = engine.chat([{"role": "user", "content": "count me"}])
+    heard(stream)
+    assert stream.report.usage.prompt_tokens == len("count me") + 1
+
+
+def test_a_model_without_a_voice_still_writes() -> None:
+    with SpeechEngine(replace(model(), voices={}, default_voice=""), SMALL) as silent:
+        silent.warm_up()
+        with pytest.raises(UnsupportedFeature, match="without its voice"):
+            silent.chat([{"role": "user", "content": "x"}])
+        assert "".join(p.text for p in silent.chat([{"role": "user", "content": "x"}], modalities=("text",)))  # type: ignore[union-attr]

@@ -38,7 +38,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from legato.engine import Audio, SpeechEngine
-    from legato.protocols import SpeechModel
+    from legato.protocols import LoadOptions, SpeechModel
 
 log = logging.getLogger("legato")
 
@@ -53,28 +53,30 @@ def __getattr__(name: str) -> Any:
 def load(model: str | Path = "piccolo", config: str | Path | Config | None = None) -> SpeechEngine:
     """Load a model and start its engine.
 
-    `model` is the name of an embedded model or a checkpoint folder; `config` a TOML file or a Config.
+    `model` is the name of an embedded model, a checkpoint folder or an id on the Hugging Face Hub (owner/name, or
+    owner/name@revision); `config` a TOML file or a Config.
     Raises UnknownModel, CheckpointError or ConfigError.
     """
-    from legato.engine import SpeechEngine
     from legato.families import load as load_model
-    from legato.fit import fit
-    from legato.protocols import LoadOptions
-    from legato.worker import Worker
 
     settings = config if isinstance(config, Config) else load_config(None if config is None else Path(config))
-    engine = settings.engine
-    device = _device(engine.device)
-    options = LoadOptions(
-        device=device,
-        batch_invariant=engine.invariant_on(device),
-        ode_steps=engine.ode_steps or settings.codec_streaming.flow_matching_steps,
-        exact_joins=engine.exact_joins,
-    )
+    return open_engine(lambda options: load_model(model, options), settings)
+
+
+def open_engine(load_model: Callable[[LoadOptions], SpeechModel], settings: Config) -> SpeechEngine:
+    """Load a model with the options of a config, by the thread that will compute, and start its engine.
+
+    Raises ConfigError, and what `load_model` raises.
+    """
+    from legato.engine import SpeechEngine
+    from legato.fit import fit, load_options
+    from legato.worker import Worker
+
+    options = load_options(settings)
     with ExitStack() as undo:
         worker = Worker("legato-engine")
         undo.callback(worker.close)
-        loaded = worker.call(lambda: _prepared(lambda: load_model(model, options), engine.threads))
+        loaded = worker.call(lambda: _prepared(lambda: load_model(options), settings.engine.threads))
         fitted = fit(settings, loaded)
         undo.pop_all()
     for warning in fitted.warnings:
@@ -89,18 +91,3 @@ def _prepared(load_model: Callable[[], SpeechModel], threads: int | None) -> Spe
     if threads is not None:
         torch.set_num_threads(threads)
     return load_model()
-
-
-def _device(wanted: str) -> str:
-    """The device to use. Raises ConfigError when it is not there."""
-    import torch
-
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    kind = wanted.split(":")[0]
-    if kind not in ("cpu", "cuda", "mps"):
-        raise ConfigError(f"engine.device = {wanted!r}: write auto, cpu, cuda, cuda:N or mps")
-    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not present[kind]:
-        raise ConfigError(f"engine.device = {wanted!r}, but this machine has no {kind} device that torch can use")
-    return wanted

@@ -308,8 +308,12 @@ class EngineCore:
         self.flow.add(tokens)
 
     def _settle(self, lm: LMStage, utterance: UtteranceId) -> None:
-        """Add what an utterance cost in a language model to its request's bill."""
-        self._speaking[utterance.request].bill(lm.usage.pop(utterance))
+        """Add what an utterance cost in a language model to its request's bill. A prompt that one model reads and
+        another follows is billed once."""
+        cost = lm.usage.pop(utterance)
+        if lm is self.lm and self.replies is not None:
+            cost.prompt_tokens = 0
+        self._speaking[utterance.request].bill(cost)
 
     # --- delivery ---
 

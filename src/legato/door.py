@@ -29,12 +29,34 @@ class Door:
             ("voice", "voice", request.voice, (str, Voice, type(None))),
             ("seed", "seed", request.seed, (int,)),
             ("sampling", "sampling", request.sampling, (Sampling, type(None))),
+            ("pronunciation", "pronunciation", request.pronunciation, (str, type(None))),
         )
+        self._check_pronunciation(request.pronunciation)
         self.check_length(len(request.text))
         if not request.more_text and not _says_something(request.text):
             raise EmptyText
         self.model.frontend.check(request.text)
-        return request.voice if isinstance(request.voice, Voice) else self._voice(request.voice)
+        return self._usable(request.voice) if isinstance(request.voice, Voice) else self._voice(request.voice)
+
+    def _check_pronunciation(self, wanted: str | None) -> None:
+        known = self.model.pronunciations
+        if wanted is not None and wanted not in known:
+            raise UnsupportedFeature(
+                f"pronunciation {wanted!r}: {self.model.name} has only {', '.join(map(repr, known))}", "pronunciation"
+            )
+
+    def _usable(self, voice: Voice) -> Voice:
+        """A voice that came with the request. Raises RequestError for one that this model cannot use."""
+        if not any(voice is own for own in self.model.voices.values()):
+            if self.model.cloner is None:
+                raise UnsupportedFeature(
+                    f"{self.model.name} speaks with its own voices only, not with {voice.name!r}: name one of "
+                    f"{', '.join(self.model.voices)}",
+                    "voice",
+                )
+            if self.model.check_voice is not None:
+                self.model.check_voice(voice)
+        return voice
 
     def check_length(self, characters: int) -> None:
         """Raises TextTooLong."""
@@ -64,6 +86,10 @@ class Door:
         if request.max_tokens is not None and request.max_tokens < 1:
             raise RequestError(f"max_tokens = {request.max_tokens} must be at least 1", "max_tokens")
         if "audio" in request.modalities:
+            if not self.model.voices:
+                raise UnsupportedFeature(
+                    f"{self.model.name} was loaded without its voice: ask for modalities ['text']", "modalities"
+                )
             self._voice(request.voice)
         return self.model.writer
 

@@ -250,8 +250,15 @@ class SpeechEngine:
         }
 
     def warm_up(self) -> None:
-        """Speak a word to nobody, so that the first listener does not pay for first-time costs."""
-        self.generate("Ready." if "en" in self.model.languages else "好。")
+        """Speak a word to nobody, so that the first listener does not pay for first-time costs.
+
+        A model without a voice writes one.
+        """
+        if self.model.voices:
+            self.generate("Ready." if "en" in self.model.languages else "好。")
+        else:
+            for _ in self.chat([{"role": "user", "content": "Ready?"}], modalities=("text",), max_tokens=2):
+                pass
 
     def close(self) -> None:
         """Stop the engine; requests still in it end with EngineError."""

@@ -52,6 +52,12 @@ class TextTooLong(RequestError):
         super().__init__(f"the text has {characters} characters; at most {limit} are accepted in one request", "input")
 
 
+_NO_VOICE = (
+    'this model has no stored voice: `legato voices add NAME recording.wav --text "what it says" --model …` adds one, '
+    "or give the request prompt_audio and prompt_text"
+)
+
+
 class UnknownVoice(RequestError):
     """No voice of that name."""
 
@@ -59,7 +65,8 @@ class UnknownVoice(RequestError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
-        super().__init__(f"unknown voice {name!r}; this model has: {shown}", "voice")
+        has = f"this model has: {shown}" if known else _NO_VOICE
+        super().__init__(f"unknown voice {name!r}; {has}" if name else has, "voice")
 
 
 class UnknownModel(RequestError):

@@ -7,7 +7,7 @@ from typing import Any
 
 from legato.config import MIN_OVERLAP_RATIO, CodecStreamingConfig, Config, EngineConfig, PrefillingConfig
 from legato.errors import ConfigError
-from legato.protocols import SpeechModel
+from legato.protocols import LoadOptions, SpeechModel
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,34 @@ class Fitted:
 
     engine: EngineConfig
     warnings: tuple[str, ...]
+
+
+def load_options(config: Config) -> LoadOptions:
+    """What a config says about loading a model. Raises ConfigError when its device is not there."""
+    engine = config.engine
+    device = _device(engine.device)
+    return LoadOptions(
+        device=device,
+        batch_invariant=engine.invariant_on(device),
+        ode_steps=engine.ode_steps or config.codec_streaming.flow_matching_steps,
+        exact_joins=engine.exact_joins,
+        voices_dir=engine.voices_dir,
+    )
+
+
+def _device(wanted: str) -> str:
+    """The device to use. Raises ConfigError when it is not there."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind = wanted.split(":")[0]
+    if kind not in ("cpu", "cuda", "mps"):
+        raise ConfigError(f"engine.device = {wanted!r}: write auto, cpu, cuda, cuda:N or mps")
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not present[kind]:
+        raise ConfigError(f"engine.device = {wanted!r}, but this machine has no {kind} device that torch can use")
+    return wanted
 
 
 def fit(config: Config, model: SpeechModel) -> Fitted:

@@ -145,7 +145,7 @@ def sounddevice() -> ModuleType:
     try:
         import sounddevice as module
     except ImportError:
-        raise SpeechError("playing needs the package sounddevice: pip install 'legato-speech[play]'") from None
+        raise SpeechError("sound devices need the package sounddevice: pip install 'legato-speech[play]'") from None
     except OSError as error:
         # Its wheels for Linux come without the library that they load.
         raise SpeechError(f"sounddevice cannot play here ({error}); on Debian: apt install libportaudio2") from None

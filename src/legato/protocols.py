@@ -10,9 +10,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from legato.types import Ramp, Rates, Reach, Sampling, Utterance, UtteranceId, Voice
+from legato.types import Pronunciation, Ramp, Rates, Reach, Sampling, Utterance, UtteranceId, Voice
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import torch
 
@@ -330,6 +332,8 @@ class SpeechModel:
     `ramp` is how its flow is windowed by default. `nets` names the kinds of net that a
     config file may name too ("dit_backbone", "vocoder"). `splitter` makes what cuts a request's text into utterances,
     if not the engine's own. `writer` is what a model that holds conversations has in front of its speech.
+    `pronunciations` are those a request may ask for. `check_voice` raises RequestError for a voice, cloned for a
+    request, that is of another model; one that cannot clone takes none but its own.
     """
 
     name: str
@@ -346,6 +350,8 @@ class SpeechModel:
     cloner: Cloner | None = None
     splitter: Callable[[], Splitter] | None = None
     writer: Writer | None = None
+    pronunciations: tuple[Pronunciation, ...] = ("text",)
+    check_voice: Callable[[Voice], None] | None = None
     nets: dict[str, str] = field(default_factory=dict)
     batch_invariant: bool = True
     device: str = "cpu"
@@ -360,3 +366,4 @@ class LoadOptions:
     ode_steps: int | None = None
     exact_joins: bool = True
     recompute_past: bool = False
+    voices_dir: Path | None = None

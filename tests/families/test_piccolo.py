@@ -7,8 +7,9 @@ script recomputed two past blocks per window and gave its vocoder 8 frames on ei
 
 from __future__ import annotations
 
+import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from legato.errors import CheckpointError, UnsupportedFeature
 from legato.families import load
 from legato.families.piccolo import EARLY_REACH_FRAMES, WEIGHTS
 from legato.families.piccolo.vocoder import PiccoloVocoder
+from legato.nn.early_vocos import EarlyVocos, EarlyVocosConfig
 from legato.protocols import LoadOptions, SpeechModel
 from legato.types import AudioChunk, MelBlock, SpeechRequest, SpeechTokens
 
@@ -159,3 +161,22 @@ def test_other_scripts_are_refused(piccolo: SpeechModel) -> None:
     with pytest.raises(UnsupportedFeature, match="你"):
         piccolo.frontend.check("Hello 你好")
     piccolo.frontend.check("Café, naïve, 3 °C – all fine…")
+
+
+@pytest.mark.parametrize("ahead", [3, 0])
+def test_an_early_vocoder_serves_the_first_voice(checkpoint: Path, piccolo: SpeechModel, ahead: int) -> None:
+    """Its config may name a vocoder that looks ahead less; one that looks as far gives the same samples."""
+    raw = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    sizes = piccolo.vocoder.net.config  # type: ignore[attr-defined]
+    early = EarlyVocos(EarlyVocosConfig(sizes, (3, *[ahead] * sizes.blocks), (ahead,) * sizes.tail_blocks))
+    early.start_from(piccolo.vocoder.net.state_dict())  # type: ignore[attr-defined]
+    described = {name: value for name, value in asdict(sizes).items() if name not in ("mel_bins", "hop_samples")}
+    raw["vocoder"] = {"kind": "early_vocos", **described, "ahead": early.config.ahead, "tail_ahead": [ahead] * 2}
+    (checkpoint / "config.json").write_text(json.dumps(raw), encoding="utf-8")
+    save_file({name: t.contiguous() for name, t in early.state_dict().items()}, checkpoint / "vocoder.safetensors")
+    model = load(checkpoint, LoadOptions())
+    mel = torch.randn(60, 80, generator=torch.Generator().manual_seed(0)) - 5
+    (old,), (new,) = piccolo.vocoder.forward([mel]), model.vocoder.forward([mel])
+    assert model.vocoder.exact
+    assert (model.vocoder.reach.right, model.ramp.keep_blocks[0]) == ((23, 1) if ahead else (4, 1))
+    assert torch.allclose(old, new, atol=1e-4) == (ahead == 3)

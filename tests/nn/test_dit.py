@@ -21,6 +21,8 @@ CONFIG = DiTConfig(
     inputs=INPUTS, width=WIDTH, layers=5, heads=HEADS, inner=80, outputs=OUTPUTS, block_frames=BLOCK,
     look_back_layers=BACK, look_ahead_layers=AHEAD, rope_theta=50.0,
 )  # fmt: skip
+QWEN = replace(CONFIG, rotary_heads=1, time_features=8, time_whole_range=True, norm_eps=1e-2)
+"""As Qwen2.5-Omni has it: one head knows of positions, and the times have features of a width of their own."""
 TIMES = torch.tensor([0.0, 0.3, 0.7])
 
 
@@ -28,9 +30,9 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def make_net() -> tuple[BlockDiT, Tensor]:
+def make_net(config: DiTConfig) -> tuple[BlockDiT, Tensor]:
     """A random net with row tiles, and its modulations at TIMES."""
-    net = BlockDiT(CONFIG)
+    net = BlockDiT(config)
     for index, parameter in enumerate(net.parameters()):
         scale = 0.2 if parameter.dim() == 1 else parameter.shape[-1] ** -0.5
         parameter.data = randn(*parameter.shape, seed=index) * scale
@@ -40,7 +42,8 @@ def make_net() -> tuple[BlockDiT, Tensor]:
     return net, table
 
 
-NET, TABLE = make_net()
+PLAIN, LIKE_QWEN = make_net(CONFIG), make_net(QWEN)
+NET, TABLE = PLAIN
 
 
 # --- the reference: every frame a node, every look allowed by a mask ---
@@ -75,32 +78,38 @@ def turned(x: Tensor, positions: Tensor) -> Tensor:
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
 
-def time_embedding(time: float) -> Tensor:
-    angles = time * 1000 * torch.exp(-math.log(10000) * torch.arange(WIDTH // 2) / (WIDTH // 2))
+def time_embedding(time: float, net: BlockDiT) -> Tensor:
+    half = net.time_in.in_features // 2
+    steps = half - 1 if net.config.time_whole_range else half
+    angles = time * 1000 * 10000 ** (-torch.arange(half) / steps)
     features = torch.cat([angles.sin(), angles.cos()])
-    hidden = F.silu(F.linear(features, NET.time_in.weight, NET.time_in.bias))
-    return F.silu(F.linear(hidden, NET.time_out.weight, NET.time_out.bias))
+    hidden = F.silu(F.linear(features, net.time_in.weight, net.time_in.bias))
+    return F.silu(F.linear(hidden, net.time_out.weight, net.time_out.bias))
 
 
-def dense(features: Tensor, time: float, nodes: Nodes) -> Tensor:
+def dense(features: Tensor, time: float, nodes: Nodes, net: BlockDiT = NET) -> Tensor:
     """Velocity [T, outputs] of features [T, inputs]: the noisy mel, then what is given."""
     noisy, given = features.split([OUTPUTS, INPUTS - OUTPUTS], -1)
-    x = F.linear(noisy, NET.state_inputs.weight) + F.linear(given, NET.condition.weight, NET.condition.bias)
-    time_vector = time_embedding(time)
-    for index, layer in enumerate(cast("list[DiTLayer]", NET.layers)):
+    x = F.linear(noisy, net.state_inputs.weight) + F.linear(given, net.condition.weight, net.condition.bias)
+    time_vector = time_embedding(time, net)
+    for index, layer in enumerate(cast("list[DiTLayer]", net.layers)):
         modulation = F.linear(time_vector, layer.modulation.weight, layer.modulation.bias).chunk(6)
         shift, scale, gate, shift_mlp, scale_mlp, gate_mlp = modulation
-        y = F.layer_norm(x, (WIDTH,)) * (1 + scale) + shift
+        y = F.layer_norm(x, (WIDTH,), eps=net.config.norm_eps) * (1 + scale) + shift
         q, k, v = F.linear(y, layer.qkv.weight, layer.qkv.bias).view(len(x), 3, HEADS, -1).unbind(1)
-        scores = torch.einsum("qhd,khd->hqk", turned(q, nodes.positions), turned(k, nodes.positions))
+        heads = net.config.rotary_heads or HEADS
+        q, k = (torch.cat([turned(t[:, :heads], nodes.positions), t[:, heads:]], 1) for t in (q, k))
+        scores = torch.einsum("qhd,khd->hqk", q, k)
         scores = (scores / math.sqrt(WIDTH // HEADS)).masked_fill(~nodes.mask(index), float("-inf"))
         mixed = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).reshape(x.shape)
         x = x + gate * F.linear(mixed, layer.out.weight, layer.out.bias)
-        y = F.layer_norm(x, (WIDTH,)) * (1 + scale_mlp) + shift_mlp
+        y = F.layer_norm(x, (WIDTH,), eps=net.config.norm_eps) * (1 + scale_mlp) + shift_mlp
         y = F.gelu(F.linear(y, layer.inner.weight, layer.inner.bias), approximate="tanh")
         x = x + gate_mlp * F.linear(y, layer.outer.weight, layer.outer.bias)
-    shift, scale = F.linear(time_vector, NET.final_modulation.weight, NET.final_modulation.bias).chunk(2)
-    return F.linear(F.layer_norm(x, (WIDTH,)) * (1 + scale) + shift, NET.outputs.weight, NET.outputs.bias)
+    shift, scale = F.linear(time_vector, net.final_modulation.weight, net.final_modulation.bias).chunk(2)
+    return F.linear(
+        F.layer_norm(x, (WIDTH,), eps=net.config.norm_eps) * (1 + scale) + shift, net.outputs.weight, net.outputs.bias
+    )
 
 
 # --- windows through the net ---
@@ -119,8 +128,9 @@ class Piece:
         return -(-len(self.features) // BLOCK)
 
 
-def run(pieces: list[Piece]) -> tuple[list[Tensor], list[list[Stored]]]:
+def run(pieces: list[Piece], made: tuple[BlockDiT, Tensor] = PLAIN) -> tuple[list[Tensor], list[list[Stored]]]:
     """Velocities [F, outputs] and own keys and values of each piece, all in one call."""
+    net, table = made
     features, valid, before, after, past, steps = [], [], [], [], [], []
     first = memories = 0
     for piece in pieces:
@@ -135,17 +145,17 @@ def run(pieces: list[Piece]) -> tuple[list[Tensor], list[list[Stored]]]:
     near = Neighbours(torch.cat(valid), torch.tensor(before), torch.tensor(after), torch.tensor(past))
     kept = [piece.memory for piece in pieces if piece.memory]
     stored = [tuple(torch.cat([m[i][kv] for m in kept]) for kv in (0, 1)) if kept else None for i in range(len(BACK))]
-    out, own = NET(embedded(torch.cat(features)), TABLE, torch.tensor(steps), near, stored)
+    out, own = net(embedded(torch.cat(features), net), table, torch.tensor(steps), near, stored)
     counts = [piece.blocks for piece in pieces]
     velocities = [o.flatten(0, 1)[: len(p.features)] for o, p in zip(out.split(counts), pieces, strict=True)]
     parts = [[(k[a : a + n], v[a : a + n]) for k, v in own] for n, a in zip(counts, starts(counts), strict=True)]
     return velocities, parts
 
 
-def embedded(features: Tensor) -> Tensor:
+def embedded(features: Tensor, net: BlockDiT = NET) -> Tensor:
     """Blocks of features [N, b, inputs] → [N, b, D]."""
     noisy, given = features.split([OUTPUTS, INPUTS - OUTPUTS], -1)
-    blocks: Tensor = NET.state_inputs(noisy) + NET.condition(given)
+    blocks: Tensor = net.state_inputs(noisy) + net.condition(given)
     return blocks
 
 
@@ -160,10 +170,12 @@ def last_kept(own: list[Stored], blocks: int) -> list[Stored]:
 
 @pytest.mark.parametrize("frames", [1, 3, 4, 5, 8, 21, 40])
 @pytest.mark.parametrize("step", [0, 2])
-def test_whole_sequence_is_masked_attention(frames: int, step: int) -> None:
+@pytest.mark.parametrize("made", [PLAIN, LIKE_QWEN], ids=["plain", "like_qwen"])
+def test_whole_sequence_is_masked_attention(frames: int, step: int, made: tuple[BlockDiT, Tensor]) -> None:
     features = randn(frames, INPUTS, seed=frames)
-    (velocity,), _ = run([Piece(features, step)])
-    torch.testing.assert_close(velocity, dense(features, float(TIMES[step]), whole(frames)), rtol=1e-4, atol=1e-5)
+    (velocity,), _ = run([Piece(features, step)], made)
+    expected = dense(features, float(TIMES[step]), whole(frames), made[0])
+    torch.testing.assert_close(velocity, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_every_look_matters() -> None:
@@ -180,15 +192,16 @@ RAMPS = [(1, 1, 1, 1, 1, 1), (2, 1, 3), (6,), (4, 2)]
 
 @pytest.mark.parametrize("ramp", RAMPS)
 @pytest.mark.parametrize("frames", [21, 24])
-def test_windows_with_memory_are_the_whole(ramp: tuple[int, ...], frames: int) -> None:
+@pytest.mark.parametrize("made", [PLAIN, LIKE_QWEN], ids=["plain", "like_qwen"])
+def test_windows_with_memory_are_the_whole(ramp: tuple[int, ...], frames: int, made: tuple[BlockDiT, Tensor]) -> None:
     """One evaluation of the net: kept blocks, one block ahead and stored keys of the block before are all it takes."""
     features = randn(frames, INPUTS, seed=4)
-    expected = dense(features, 0.3, whole(frames))
+    expected = dense(features, 0.3, whole(frames), made[0])
     memory: list[Stored] = []
     at = 0
     for blocks in ramp:
         stop = min(frames, at + blocks * BLOCK)
-        (velocity,), (own,) = run([Piece(features[at : min(frames, stop + BLOCK)], 1, memory)])
+        (velocity,), (own,) = run([Piece(features[at : min(frames, stop + BLOCK)], 1, memory)], made)
         torch.testing.assert_close(velocity[: stop - at], expected[at:stop], rtol=1e-4, atol=1e-5)
         memory, at = last_kept(own, blocks), stop
     assert at == frames
@@ -241,21 +254,21 @@ def test_the_whole_integration_of_windows(ramp: tuple[int, ...], frames: int) ->
         torch.testing.assert_close(x[:count], together[here][:count], rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_company_changes_no_bit(threads: int) -> None:
+@pytest.mark.parametrize(("threads", "made"), [(1, PLAIN), (2, PLAIN), (3, PLAIN), (2, LIKE_QWEN)])
+def test_company_changes_no_bit(threads: int, made: tuple[BlockDiT, Tensor]) -> None:
     """Windows of any length and step, with a past and without, short at the end or not: alone or together."""
     torch.set_num_threads(threads)
     chance = random.Random(threads)
-    (_,), (own,) = run([Piece(randn(12, INPUTS, seed=8), 0)])
+    (_,), (own,) = run([Piece(randn(12, INPUTS, seed=8), 0)], made)
     memories = [last_kept(own, blocks) for blocks in (1, 2, 3)]
     for size in (2, 3, 9, 80):
         pieces = [
             Piece(randn(chance.randrange(1, 30), INPUTS, seed=i), chance.randrange(3), chance.choice([[], *memories]))
             for i in range(size)
         ]
-        velocities, parts = run(pieces)
+        velocities, parts = run(pieces, made)
         for piece, velocity, own in zip(pieces, velocities, parts, strict=True):
-            (alone,), (own_alone,) = run([piece])
+            (alone,), (own_alone,) = run([piece], made)
             assert torch.equal(velocity, alone)
             assert torch.equal(flat(own), flat(own_alone))
 

@@ -47,6 +47,30 @@ def test_a_row_of_a_wide_layer_does_not_either(inputs: int, outputs: int, tile: 
     assert all(torch.equal(row, other) for other in others)
 
 
+@pytest.mark.parametrize("tile", [0, 4])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_half_precision_on_a_cpu_is_a_product_for_every_tile(tile: int, tied: bool, bias: bool) -> None:
+    """Packed, or an embedding's weight too: torch's own product of each tile, added to a residual or not."""
+    linear = Linear(96, 160, bias=bias).to(torch.bfloat16)
+    weight, offset = linear.weight.detach().clone(), None if linear.bias is None else linear.bias.detach().clone()
+    embedding = nn.Embedding(160, 96)
+    if tied:
+        embedding.weight = linear.weight
+    freeze(nn.ModuleList([embedding, linear]), tile)
+    assert not (linear.packed and tied)
+    rows = randn(8, 96).to(torch.bfloat16)
+    with torch.inference_mode():
+        wanted = torch.cat([F.linear(piece, weight, offset) for piece in rows.split(tile or 8)])
+        assert torch.equal(linear(rows), wanted)
+        assert torch.equal(linear(rows.view(2, 4, 96)), wanted.view(2, 4, 160))
+        assert torch.equal(linear.add_to(wanted, rows), wanted + wanted)
+    assert linear.weight.dtype == torch.bfloat16
+    if tile:
+        with pytest.raises(ValueError, match="7 rows are not whole tiles of 4"):
+            linear(rows[:7])
+
+
 ROWS = {inputs: randn(inputs, seed=3) for inputs in (64, 80, 256, 704, 768, 1024)}
 
 

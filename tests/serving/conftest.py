@@ -3,10 +3,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import httpx
+import openai
 import pytest
 
 import legato
 
+from .conversing import chat_of, small_engine
 from .fakes import FakeEngine, Plan, Server, serving
 
 
@@ -36,4 +38,30 @@ def server(shared_server: Server) -> Server:
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=10) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def shared_talker() -> Iterator[Server]:
+    """A server with the small model that holds conversations."""
+    with small_engine() as engine, serving(engine, keep_alive_s=5.0) as server:
+        yield server
+
+
+@pytest.fixture
+def talker(shared_talker: Server) -> Server:
+    chat_of(shared_talker).slow = False
+    chat_of(shared_talker).requests.clear()
+    return shared_talker
+
+
+@pytest.fixture
+def talker_client(talker: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=talker.url, timeout=10) as client:
+        yield client
+
+
+@pytest.fixture
+def openai_talker(talker: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=talker.url + "/v1", api_key="none", max_retries=0) as client:
         yield client

@@ -61,7 +61,12 @@ class FakeEngine:
     def __init__(self, sample_hz: int = RATE_HZ) -> None:
         voices = {name: Voice(name, f"the voice of {name}", ("en",)) for name in ("bea", "ada", "cy")}
         self.model = SimpleNamespace(
-            name="fake", rates=Rates(25, 50, sample_hz), voices=voices, default_voice="ada", languages=("en", "zh")
+            name="fake",
+            rates=Rates(25, 50, sample_hz),
+            voices=voices,
+            default_voice="ada",
+            languages=("en", "zh"),
+            writer=None,
         )
         self.config = SimpleNamespace(max_text_chars=200)
         self.plan = Plan()

@@ -8,7 +8,7 @@ import typer
 
 import legato
 
-from . import bench, config, doctor, glmtts, say, serve, voices_add
+from . import bench, chat, config, convert, doctor, glmtts, say, serve, voices_add
 from .terminal import Commands, set_up_logging
 
 app = typer.Typer(
@@ -19,11 +19,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 app.command()(say.say)
+app.command()(chat.chat)
 app.command()(serve.serve)
 app.add_typer(voices_add.commands, name="voices")
 app.command()(bench.bench)
 app.command()(doctor.doctor)
 app.command()(glmtts.glmtts)
+app.add_typer(convert.commands, name="convert")
 app.add_typer(config.commands, name="config")
 
 

@@ -53,7 +53,7 @@ NOTES: dict[str, dict[str, str]] = {
         "overlap_ratio": "share of the vocoder's context that is blended where joins are not exact",
         "guard_s": "a listener with less sound than this left comes before requests without a first sound",
         "hold_first_sound": "wait with the first sound until it lasts to the next chunk, however many are served",
-        "admit_by_deadline": "let a request begin only while everybody who listens can be served in time; else it waits",
+        "admit_by_deadline": "let a request begin only while everybody who listens can be served in time; else wait",
         "max_buffered_s": "sound made beyond what its reader has taken; then that request pauses",
         "max_text_chars": "longest text of one request; `legato say` has no limit unless this is written",
         "first_utterance_chars": "longest first piece of a text",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
@@ -14,20 +14,18 @@ from typing import Annotated, Any
 import typer
 
 import legato
-from legato.audio_file import read_audio
 from legato.config import load_config
 from legato.engine import SpeechEngine
 from legato.errors import CheckpointError, EmptyText, EngineError, RequestError, SpeechError
 from legato.families import glm_tts
 from legato.families.glm_tts.flow import GRID_TOKENS, HISTORY_TOKENS, LOOK_AHEAD_BLOCKS
 from legato.families.glm_tts.frontend import GlmFrontend
-from legato.fit import fit
 from legato.protocols import LoadOptions, SpeechModel
 from legato.serving.encoders import find_format
-from legato.types import SpeechRequest, Voice
+from legato.types import Pronunciation, SpeechRequest, Voice
 
 from .glmtts_lines import BadLine, Line, find_list, read_lines
-from .options import ConfigOption
+from .options import CheckpointOption, ConfigOption, locate_checkpoint
 from .outputs import FileOutput
 from .terminal import FAILED, note
 
@@ -86,7 +84,7 @@ def glmtts(
     sample_rate: Annotated[
         int, typer.Option("--sample_rate", "--sample-rate", help="24000 (HiFT) or 32000 (Vocos2D).")
     ] = 24000,
-    model: Annotated[Path, typer.Option("--model", "-m", help="The released checkpoint folder.")] = Path("ckpt"),
+    model: CheckpointOption = "ckpt",
     jobs: Annotated[
         int | None, typer.Option(help="Lines spoken at a time; the samples are the same. [1, or 8 on a GPU]", min=1)
     ] = None,
@@ -106,26 +104,23 @@ def glmtts(
     folder = outputs / f"pretrain{_checked_name(exp_name)}" / source.stem
     for warning in chunk_warnings(chunk_size, streaming):
         note(f"warning: {warning}")
-    choices = _choices(streaming, chunk_size, use_cache, use_phoneme, sample_rate)
-    loaded, engine = _open(model, choices, config)
-    with engine:
-        assert isinstance(loaded.frontend, GlmFrontend)
-        clone = lru_cache(CACHED_VOICES)(partial(_clone, engine))
-        speaker = Speaker(engine, loaded.frontend, seed, streaming, use_phoneme, clone, Lock())
-        failed = speak_list(source, folder, speaker, jobs or (JOBS_CPU if loaded.device == "cpu" else JOBS_GPU))
+    choices = _choices(streaming, chunk_size, use_cache, sample_rate)
+    with _open(model, choices, config) as engine:
+        frontend = engine.model.frontend
+        assert isinstance(frontend, GlmFrontend)
+        clone = lru_cache(CACHED_VOICES)(engine.clone)
+        speaker = Speaker(engine, frontend, seed, streaming, use_phoneme, clone, Lock())
+        failed = speak_list(source, folder, speaker, jobs or (JOBS_CPU if engine.model.device == "cpu" else JOBS_GPU))
     if failed:
         raise typer.Exit(FAILED)
 
 
-def _choices(
-    streaming: bool, chunk_size: int | None, use_cache: bool, use_phoneme: bool, sample_rate: int
-) -> glm_tts.Choices:
+def _choices(streaming: bool, chunk_size: int | None, use_cache: bool, sample_rate: int) -> glm_tts.Choices:
     return glm_tts.Choices(
         sample_hz=sample_rate,
         mode="streaming" if streaming else "offline",
         chunk_tokens=chunk_size if streaming else None,
         remembers=use_cache,
-        phonemes=use_phoneme,
     )
 
 
@@ -146,8 +141,8 @@ def chunk_warnings(chunk_size: int | None, streaming: bool) -> list[str]:
     if chunk_size < least:
         ratio = (chunk_size + around) / chunk_size / ((50 + around) / 50)
         return [
-            f"--chunk_size {chunk_size} is below {least}: every chunk is computed with {around} tokens around it, so "
-            f"the flow works {ratio:.1f} times as much for a second of sound as with 50"
+            f"--chunk_size {chunk_size} is below {least}: every chunk is computed with {around} tokens and the voice's "
+            f"recording around it, so the flow works at least {ratio:.1f} times as much for the same sound as with 50"
         ]
     if chunk_size > most:
         return [
@@ -158,25 +153,20 @@ def chunk_warnings(chunk_size: int | None, streaming: bool) -> list[str]:
     return []
 
 
-def _open(folder: Path, choices: glm_tts.Choices, config: Path | None) -> tuple[SpeechModel, SpeechEngine]:
-    """The model, cutting texts as the release does, and an engine for it."""
+def _open(checkpoint: str, choices: glm_tts.Choices, config: Path | None) -> SpeechEngine:
+    """An engine with the model, which cuts texts as the release does."""
     settings = load_config(config)
     if "max_text_chars" not in settings.engine.model_fields_set:
         engine = settings.engine.model_copy(update={"max_text_chars": NO_TEXT_LIMIT_CHARS})
         settings = settings.model_copy(update={"engine": engine})
-    if not folder.is_dir():
-        raise CheckpointError(f"there is no checkpoint folder at {folder}; --model names another")
-    device = legato._device(settings.engine.device)
-    options = LoadOptions(
-        device=device,
-        batch_invariant=settings.engine.invariant_on(device),
-        ode_steps=settings.engine.ode_steps or settings.codec_streaming.flow_matching_steps,
-        exact_joins=settings.engine.exact_joins,
-    )
-    loaded = glm_tts.load(folder, options, choices)
-    assert isinstance(loaded.frontend, GlmFrontend)
-    loaded = replace(loaded, splitter=loaded.frontend.splitter)
-    return loaded, SpeechEngine(loaded, fit(settings, loaded).engine)
+    folder = locate_checkpoint(checkpoint)
+
+    def load(options: LoadOptions) -> SpeechModel:
+        loaded = glm_tts.load(folder, options, choices)
+        assert isinstance(loaded.frontend, GlmFrontend)
+        return replace(loaded, splitter=loaded.frontend.splitter)
+
+    return legato.open_engine(load, settings)
 
 
 # --- speaking ---
@@ -223,12 +213,6 @@ def read_finished(folder: Path) -> dict[str, dict[str, Any]]:
     return finished
 
 
-def _clone(engine: SpeechEngine, path: Path, text: str) -> Voice:
-    assert engine.model.cloner is not None
-    wave, rate_hz = read_audio(path)
-    return engine.model.cloner.clone(path.stem, wave, rate_hz, text)
-
-
 def _try(line: Line, folder: Path, speaker: Speaker) -> bool:
     """Speak a line; a problem is told and ends that line only. What breaks the engine or every line is raised."""
     try:
@@ -248,7 +232,8 @@ def _named(error: SpeechError) -> str:
 def _speak(line: Line, folder: Path, speaker: Speaker, voice: Voice) -> None:
     """Write {uttid}.wav, and only then its record. The file has its name from the moment it is whole."""
     unfinished = folder / f"{line.uttid}.part"
-    request = SpeechRequest(line.syn_text, voice, speaker.seed, normalize=False)
+    pronunciation: Pronunciation = "phonemes" if speaker.phonemes else "text"
+    request = SpeechRequest(line.syn_text, voice, speaker.seed, normalize=False, pronunciation=pronunciation)
     with speaker.engine.submit(request) as stream:
         output = FileOutput(str(unfinished), find_format("wav"), stream.sample_rate_hz, whole=not speaker.streaming)
         try:

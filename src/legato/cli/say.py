@@ -49,6 +49,7 @@ class Wish:
     speed: float
     use_cache: bool
     normalize: bool
+    phonemes: bool
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ def say(
     normalize: Annotated[
         bool, typer.Option("--normalize/--no-normalize", help="Spell out numbers and symbols.")
     ] = True,
+    phonemes: Annotated[
+        bool, typer.Option("--phonemes", help="Read characters that could be misread as phonemes, where a model can.")
+    ] = False,
     config: ConfigOption = None,
     stats: Annotated[Path | None, typer.Option(help="Write the figures of the stream as JSON.", metavar="FILE")] = None,
     remote: Annotated[bool, typer.Option("--remote", help="Speak through the [api] endpoint of the config.")] = False,
@@ -121,7 +125,7 @@ def say(
     legato say "Hello" -o - | ffplay -nodisp -autoexit -
     legato say "Hello" --remote --config config.toml --voice alloy
     """
-    wish = Wish(None if text == STDOUT else text, voice, model, seed, speed, use_cache, normalize)
+    wish = Wish(None if text == STDOUT else text, voice, model, seed, speed, use_cache, normalize, phonemes)
     by_default = output is None and not play
     target = Target(DEFAULT_OUTPUT if by_default else output, form, play, stream, stats)
     target.check()
@@ -170,6 +174,7 @@ def _ask_engine(wish: Wish, settings: Config, stack: ExitStack) -> Heard:
         use_cache=wish.use_cache,
         normalize=wish.normalize,
         more_text=wish.text is None,
+        pronunciation="phonemes" if wish.phonemes else None,
     )
     stream = stack.enter_context(engine.submit(request))
     if wish.text is None:
@@ -183,6 +188,8 @@ def _ask_remote(wish: Wish, settings: Config, stack: ExitStack) -> Heard:
         raise ConfigError("--remote needs a config file whose [api] section names base_url; see `legato config init`")
     if not wish.use_cache:
         raise ConfigError("--no-use-cache is a choice of the local engine; a remote endpoint has no such field")
+    if wish.phonemes:
+        raise ConfigError("--phonemes is a choice of the local engine; a remote endpoint has no such field")
     client = stack.enter_context(RemoteSpeech(settings.api, wish.model))
     text = "".join(_stdin_pieces()) if wish.text is None else wish.text
     return client.stream(

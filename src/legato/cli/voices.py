@@ -11,17 +11,17 @@ from rich.table import Table
 from legato.families import load as load_model
 from legato.protocols import LoadOptions
 
-from .options import DEFAULT_MODEL, JsonFlag, ModelOption
+from .options import DEFAULT_MODEL, JsonFlag, ModelOption, VoicesDirOption
 
 
-def voices(model: ModelOption = None, as_json: JsonFlag = False) -> None:
+def voices(model: ModelOption = None, as_json: JsonFlag = False, folder: VoicesDirOption = None) -> None:
     """List the voices of a model.
 
     \b
     legato voices
     legato voices --json
     """
-    loaded = load_model(model or DEFAULT_MODEL, LoadOptions())
+    loaded = load_model(model or DEFAULT_MODEL, LoadOptions(voices_dir=folder))
     rows = [
         {
             "name": voice.name,

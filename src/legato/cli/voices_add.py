@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from legato.audio_file import read_audio
-from legato.errors import CheckpointError, RequestError
-from legato.families import glm_tts
+from legato.errors import RequestError
+from legato.families import glm_tts, is_hub_id
 from legato.families.glm_tts.cloner import GlmCloner
 from legato.families.glm_tts.frontend import voice_ids
 from legato.families.glm_tts.speaker import SpeakerNet
@@ -19,20 +19,17 @@ from legato.families.glm_tts.text_front import TextFront
 from legato.families.glm_tts.tokenizer import read_tokenizer
 from legato.families.glm_tts.voices import check_name, remove_voice, save_voice, voice_files
 
-from .options import JsonFlag, ModelOption
+from .options import CheckpointOption, JsonFlag, ModelOption, VoicesDirOption, locate_checkpoint
 from .terminal import note
 from .voices import voices
 
 commands = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
-CheckpointOption = Annotated[Path, typer.Option("--model", "-m", help="The GLM-TTS checkpoint folder.")]
-FolderOption = Annotated[
-    Path | None, typer.Option("--voices-dir", help="Where voices are kept. [voices/ in the checkpoint]", metavar="DIR")
-]
-
 
 @commands.callback()
-def _list(context: typer.Context, model: ModelOption = None, as_json: JsonFlag = False) -> None:
+def _list(
+    context: typer.Context, model: ModelOption = None, as_json: JsonFlag = False, folder: VoicesDirOption = None
+) -> None:
     """List the voices of a model; add and remove cloned ones.
 
     \b
@@ -41,7 +38,7 @@ def _list(context: typer.Context, model: ModelOption = None, as_json: JsonFlag =
     legato voices add anna anna.wav --text "What she says, word for word." --model ckpt
     """
     if context.invoked_subcommand is None:
-        voices(model, as_json)
+        voices(model, as_json, folder)
 
 
 @commands.command()
@@ -49,16 +46,15 @@ def add(
     name: Annotated[str, typer.Argument(help="Letters, digits, _ and -.")],
     audio: Annotated[Path, typer.Argument(help="A recording of 3 to 10 s.", metavar="FILE")],
     text: Annotated[str, typer.Option(help="What the recording says, word for word.")],
-    model: CheckpointOption = Path("ckpt"),
-    folder: FolderOption = None,
+    model: CheckpointOption = "ckpt",
+    folder: VoicesDirOption = None,
     sample_rate: Annotated[int, typer.Option("--sample-rate", help="The rate it will be spoken at.")] = 24000,
     force: Annotated[bool, typer.Option("--force", help="Replace a voice of that name.")] = False,
 ) -> None:
     """Clone a voice from a recording and keep it under a name. Only the nets that this needs are loaded."""
     if sample_rate not in (glm_tts.HIFT_HZ, glm_tts.VOCOS_HZ):
         raise RequestError(f"--sample-rate {sample_rate}: write {glm_tts.HIFT_HZ} or {glm_tts.VOCOS_HZ}")
-    tree = _tree(model)
-    kept = folder or tree / "voices"
+    kept, tree = _kept(model, folder), _tree(model)
     if not force and check_name(name) in {path.stem for path in voice_files(kept)}:
         raise RequestError(f"{kept} has a voice {name!r} already; --force replaces it", "voice")
     wave, rate_hz = read_audio(audio)
@@ -69,18 +65,23 @@ def add(
 @commands.command()
 def remove(
     name: Annotated[str, typer.Argument(help="The voice.")],
-    model: CheckpointOption = Path("ckpt"),
-    folder: FolderOption = None,
+    model: CheckpointOption = "ckpt",
+    folder: VoicesDirOption = None,
 ) -> None:
     """Delete a kept voice."""
-    remove_voice(folder or _tree(model) / "voices", name)
+    remove_voice(_kept(model, folder), name)
     note(f"removed {name}")
 
 
-def _tree(model: Path) -> Path:
-    if not model.is_dir():
-        raise CheckpointError(f"there is no checkpoint folder at {model}; --model names another")
-    return glm_tts.find_tree(model)
+def _kept(model: str, folder: Path | None) -> Path:
+    """Where a model's voices are. Raises RequestError for the hub's cache, which is no place to keep anything."""
+    if folder is None and not Path(model).is_dir() and is_hub_id(model):
+        raise RequestError(f"{model} lies in the hub's cache: keep voices in a folder of your own with --voices-dir")
+    return folder or _tree(model) / "voices"
+
+
+def _tree(model: str) -> Path:
+    return glm_tts.find_tree(locate_checkpoint(model))
 
 
 def _cloner(tree: Path, sample_hz: int) -> GlmCloner:

@@ -10,26 +10,59 @@ from pathlib import Path
 from legato.errors import CheckpointError, UnknownModel
 from legato.protocols import LoadOptions, SpeechModel
 
-FAMILIES = {"piccolo": "legato.families.piccolo", "glm_tts": "legato.families.glm_tts"}
+from .hub import fetch, is_hub_id
+
+FAMILIES = {
+    "piccolo": "legato.families.piccolo",
+    "glm_tts": "legato.families.glm_tts",
+    "qwen2_5_omni": "legato.families.qwen2_5_omni",
+}
 EMBEDDED = ("piccolo",)
 """Families whose weights are in the package, loaded by name."""
 
 RELEASED = {"glm_tts": ("llm", "flow")}
 """Folders by which a checkpoint as released is known: it has no config.json of its own. They may be in `ckpt/`."""
 
+MODEL_TYPES = {"qwen2_5_omni": "qwen2_5_omni"}
+"""Families of checkpoints as released whose config.json names them as `model_type`."""
+
+HUB_FILES = (
+    "config.json",
+    *("llm/*.json", "llm/*.safetensors", "flow/config.yaml", "flow/flow.pt", "flow/flow.safetensors"),
+    *("hift/hift.pt", "hift/hift.safetensors", "vocos2d/generator_jit.ckpt"),
+    *("speech_tokenizer/*.json", "speech_tokenizer/*.safetensors"),
+    *("vq32k-phoneme-tokenizer/tokenizer.model", "vq32k-phoneme-tokenizer/tokenizer_config.json"),
+    *("frontend/campplus.onnx", "configs/*.json", "configs/*.jsonl", "configs/*.yaml", "voices/*.safetensors"),
+    *("model*.safetensors", "model.safetensors.index.json", "spk_dict.pt", "tokenizer.json"),
+    "preprocessor_config.json",
+)
+"""Of a model on the hub, what its family reads; nothing else is downloaded, code least of all."""
+
 
 def load(model: str | Path, options: LoadOptions) -> SpeechModel:
-    """Load a model by the name of an embedded one, or from a checkpoint folder whose config.json names its family.
+    """Load a model by the name of an embedded one, from a checkpoint folder or by its id on the Hugging Face Hub.
 
-    Raises UnknownModel when there is neither, CheckpointError when the folder cannot be used.
+    A converted folder's config.json names its family. Raises UnknownModel when there is none of these, CheckpointError
+    when the checkpoint cannot be had or used.
     """
     if model in EMBEDDED:
         module = import_module(FAMILIES[str(model)])
         return _loader(str(model))(module.WEIGHTS, options)
-    folder = Path(model)
-    if not folder.is_dir():
-        raise UnknownModel(str(model), EMBEDDED)
+    folder = locate(model)
     return _loader(_family_of(folder))(folder, options)
+
+
+def locate(model: str | Path) -> Path:
+    """The folder of a checkpoint: the one given, or else the one that the hub's cache has under that id.
+
+    Raises UnknownModel for what can be neither, CheckpointError as `fetch` does.
+    """
+    folder = Path(model)
+    if folder.is_dir():
+        return folder
+    if isinstance(model, str) and is_hub_id(model):
+        return fetch(model, HUB_FILES)
+    raise UnknownModel(str(model), EMBEDDED)
 
 
 def _family_of(folder: Path) -> str:
@@ -37,7 +70,8 @@ def _family_of(folder: Path) -> str:
     if not config.is_file() and (released := _released(folder)):
         return released
     try:
-        family = json.loads(config.read_text(encoding="utf-8")).get("family")
+        raw = json.loads(config.read_text(encoding="utf-8"))
+        family = raw.get("family") or MODEL_TYPES.get(raw.get("model_type"))
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config} cannot be read: {error}") from error
     if family not in FAMILIES:

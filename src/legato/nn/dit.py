@@ -25,7 +25,12 @@ from .layers import Linear, Rotary, gelu_tanh, rotate
 
 @dataclass(frozen=True)
 class DiTConfig:
-    """Sizes of a block-attention DiT. `inputs` is the width of one frame's input features."""
+    """Sizes of a block-attention DiT. `inputs` is the width of one frame's input features.
+
+    Only the first `rotary_heads` know of positions (None: all of them). A time becomes `time_features` sines and
+    cosines (None: as many as `width`), the slowest of which turns 10000 times slower than the fastest, or a bit less
+    unless `time_whole_range`.
+    """
 
     inputs: int
     width: int
@@ -37,6 +42,10 @@ class DiTConfig:
     look_back_layers: tuple[int, ...]
     look_ahead_layers: tuple[int, ...]
     rope_theta: float
+    rotary_heads: int | None = None
+    time_features: int | None = None
+    time_whole_range: bool = False
+    norm_eps: float = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +96,7 @@ class DiTLayer(nn.Module):
 
     def __init__(self, config: DiTConfig) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.heads, self.norm_eps = config.heads, config.norm_eps
         self.modulation = Linear(config.width, 6 * config.width)
         self.qkv = Linear(config.width, 3 * config.width)
         self.out = Linear(config.width, config.width)
@@ -96,19 +105,20 @@ class DiTLayer(nn.Module):
     def project(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
         """Unrotated q, k, v of x [N, b, D], as [N, b, 3 heads, head_dim]."""
         n, b, width = x.shape
-        projected: Tensor = self.qkv(modulated_norm(x, shift, scale))
+        projected: Tensor = self.qkv(modulated_norm(x, shift, scale, self.norm_eps))
         return projected.view(n, b, 3 * self.heads, width // self.heads)
 
     def mix(self, x: Tensor, attended: Tensor, modulation: Seq[Tensor]) -> Tensor:
         """The rest of the layer: attended [N, heads, b, head_dim] joins x [N, b, D], then the MLP."""
         gate, shift, scale, gate_mlp = modulation
         x = torch.addcmul(x, gate, self.out(attended.transpose(1, 2).reshape(x.shape)))
-        return torch.addcmul(x, gate_mlp, self.outer(gelu_tanh(self.inner(modulated_norm(x, shift, scale)))))
+        inner = self.inner(modulated_norm(x, shift, scale, self.norm_eps))
+        return torch.addcmul(x, gate_mlp, self.outer(gelu_tanh(inner)))
 
 
-def modulated_norm(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+def modulated_norm(x: Tensor, shift: Tensor, scale: Tensor, eps: float) -> Tensor:
     """Layer norm without weights, times `scale` (1 + the net's), plus `shift`."""
-    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:]), scale)
+    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=eps), scale)
 
 
 class BlockDiT(nn.Module):
@@ -123,11 +133,12 @@ class BlockDiT(nn.Module):
         self.config = config
         self.state_inputs = Linear(config.outputs, config.width, bias=False)
         self.condition = Linear(config.inputs - config.outputs, config.width)
-        self.time_in, self.time_out = Linear(config.width, config.width), Linear(config.width, config.width)
+        self.time_in = Linear(config.time_features or config.width, config.width)
+        self.time_out = Linear(config.width, config.width)
         self.layers = nn.ModuleList(DiTLayer(config) for _ in range(config.layers))
         self.final_modulation = Linear(config.width, 2 * config.width)
         self.outputs = Linear(config.width, config.outputs)
-        cos, sin = Rotary(config.width // config.heads, config.rope_theta).table(torch.arange(3 * config.block_frames))
+        cos, sin = self._angles()
         self.register_buffer("_cos", cos, persistent=False)
         self.register_buffer("_sin", sin, persistent=False)
 
@@ -136,8 +147,9 @@ class BlockDiT(nn.Module):
 
         It depends on nothing else, so with a fixed time grid it is computed once per process. Scales come as 1 + scale.
         """
-        half = self.config.width // 2
-        angles = times[:, None] * 1000 * torch.exp(-math.log(10000) * torch.arange(half) / half).to(times.device)
+        half = self.time_in.in_features // 2
+        slower = torch.exp(-math.log(10000) * torch.arange(half) / (half - self.config.time_whole_range))
+        angles = times[:, None] * 1000 * slower.to(times.device)
         features = torch.cat([angles.sin(), angles.cos()], -1).to(self.time_in.weight.dtype)
         embedded = F.silu(self.time_out(F.silu(self.time_in(features))))
         table = torch.cat(
@@ -155,7 +167,8 @@ class BlockDiT(nn.Module):
         `steps` [N] picks each block's row of `modulations`. `stored` holds one entry per look-back layer. Returns also
         this call's own keys and values at the look-back layers.
         """
-        table, heads = self._table(), self.config.heads
+        heads, near_by = self.config.heads, self._table(self.config.heads)
+        own_table = self._table(2 * heads)[1]
         parts = modulations.index_select(0, steps)[:, None].split(self.config.width, -1)
         own: list[Stored] = []
         for index, layer in enumerate(self._layers()):
@@ -164,18 +177,18 @@ class BlockDiT(nn.Module):
             back, ahead = kind = self._kind(index)
             k, v = qkv[:, :, heads : 2 * heads], qkv[:, :, 2 * heads :]
             if back or ahead:
-                q = rotate(qkv[:, :, :heads], *table[1])
+                q = rotate(qkv[:, :, :heads], *near_by[1])
                 memory = stored[len(own)] if back else None
-                keys, values = _neighbourhood(k, v, near, memory, table, kind)
+                keys, values = _neighbourhood(k, v, near, memory, near_by, kind)
             else:
-                q, keys = rotate(qkv[:, :, : 2 * heads], *table[1]).split(heads, 2)
+                q, keys = rotate(qkv[:, :, : 2 * heads], *own_table).split(heads, 2)
                 values = v
             if back:
                 own.append((k, v))
             q, keys, values = (t.transpose(1, 2) for t in (q, keys, values))
             x = layer.mix(x, F.scaled_dot_product_attention(q, keys, values, attn_mask=near.masks[kind]), rest)
         shift, scale = parts[-2:]
-        out: Tensor = self.outputs(modulated_norm(x, shift, scale))
+        out: Tensor = self.outputs(modulated_norm(x, shift, scale, self.config.norm_eps))
         return out, own
 
     def _layers(self) -> Seq[DiTLayer]:
@@ -184,10 +197,23 @@ class BlockDiT(nn.Module):
     def _kind(self, layer: int) -> tuple[bool, bool]:
         return layer in self.config.look_back_layers, layer in self.config.look_ahead_layers
 
-    def _table(self) -> list[tuple[Tensor, Tensor]]:
-        """Rotary tables for the block before, the own block and the block after."""
+    def _angles(self) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of three blocks, [3b, 1, head_dim] for all heads alike or [3b, 2 heads, head_dim]: those of
+        queries, then of keys, 1 and 0 for heads without positions."""
+        config = self.config
+        rotary = Rotary(config.width // config.heads, config.rope_theta)
+        cos, sin = rotary.table(torch.arange(3 * config.block_frames))
+        if config.rotary_heads is None:
+            return cos, sin
+        still = config.heads - config.rotary_heads
+        cos = torch.cat([cos.expand(-1, config.rotary_heads, -1), torch.ones_like(cos).expand(-1, still, -1)], 1)
+        sin = torch.cat([sin.expand(-1, config.rotary_heads, -1), torch.zeros_like(sin).expand(-1, still, -1)], 1)
+        return cos.repeat(1, 2, 1), sin.repeat(1, 2, 1)
+
+    def _table(self, heads: int) -> list[tuple[Tensor, Tensor]]:
+        """Rotary tables of so many heads for the block before, the own block and the block after."""
         block = self.config.block_frames
-        return list(zip(self._cos.split(block), self._sin.split(block), strict=True))
+        return list(zip(self._cos[:, :heads].split(block), self._sin[:, :heads].split(block), strict=True))
 
 
 def _neighbourhood(

@@ -23,19 +23,34 @@ WIDE_INPUTS, WIDE_INPUTS_FEW_THREADS, FEW_THREADS = 384, 832, 8
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` that can be frozen for inference: weights laid out for small row counts, rows computed in tiles."""
+    """`nn.Linear` that can be frozen for inference: weights laid out for small row counts, rows computed in tiles.
+
+    Where `halved` (bfloat16 on a CPU) every tile is a product of its own: torch's batched one is ten times slower.
+    """
 
     row_tile: int = 0
+    packed: bool = False
+    halved: bool = False
 
-    def freeze(self, row_tile: int = 0) -> None:
-        """Keep the weight column-major (one and a half to two times faster below 32 rows on a CPU) and set the tile."""
-        self.weight = nn.Parameter(self.weight.detach().t().contiguous().t(), requires_grad=False)
+    def freeze(self, row_tile: int = 0, *, packs: bool = True) -> None:
+        """Set the tile and lay the weight out: column-major, one and a half to two times faster below 32 rows on a CPU;
+        in bfloat16 there as rows or, if it `packs`, in oneDNN's order, which is read straight on (a third faster)."""
+        weight = self.weight.detach()
+        self.row_tile = row_tile
+        self.halved = weight.dtype == torch.bfloat16 and weight.device.type == "cpu"
+        self.packed = self.halved and packs and _onednn_packs()
+        if self.packed:
+            weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), max(1, row_tile))
+        else:
+            weight = weight.contiguous() if self.halved else weight.t().contiguous().t()
+        self.weight = nn.Parameter(weight, requires_grad=False)
         if self.bias is not None:
             self.bias.requires_grad_(False)
-        self.row_tile = row_tile
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] → [..., out]."""
+        if self.halved:
+            return self._by_tile(x)
         if self._plain(x):
             return F.linear(x, self.weight, self.bias)
         tiles, weight = self._tiled(x.reshape(-1, self.in_features))
@@ -44,11 +59,28 @@ class Linear(nn.Linear):
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """residual [R, out] + this layer (which has no bias) of x [R, in], in one operation."""
+        if self.halved:
+            return residual + self._by_tile(x)
         if self._plain(x):
             return torch.addmm(residual, x, self.weight.t())
         tiles, weight = self._tiled(x)
         base = residual.view(-1, self.row_tile, self.out_features).expand(len(tiles), -1, -1)
         return torch.baddbmm(base, tiles, weight).view(-1, self.out_features)[: len(residual)]
+
+    def _by_tile(self, x: Tensor) -> Tensor:
+        """x [..., in] → [..., out], one product for every tile of rows."""
+        rows = x.reshape(-1, self.in_features)
+        if self.row_tile and len(rows) % self.row_tile:
+            raise ValueError(f"{len(rows)} rows are not whole tiles of {self.row_tile}")
+        tiles = rows.split(self.row_tile or len(rows))
+        if self.packed:
+            products = [
+                torch.ops.mkldnn._linear_pointwise(tile, self.weight, self.bias, "none", [], "") for tile in tiles
+            ]
+        else:
+            products = [F.linear(tile, self.weight, self.bias) for tile in tiles]
+        out = products[0] if len(products) == 1 else torch.cat(products)
+        return out.view(*x.shape[:-1], self.out_features)
 
     def _plain(self, x: Tensor) -> bool:
         """Whether x goes through an ordinary product: there are no tiles, or it is one tile that nobody splits."""
@@ -69,12 +101,21 @@ class Linear(nn.Linear):
         return batch, self.weight.t().expand(len(batch), -1, -1)
 
 
+def _onednn_packs() -> bool:
+    """Whether this torch has oneDNN's packed products in bfloat16 on this CPU."""
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def freeze(net: nn.Module, row_tile: int = 0) -> None:
-    """Freeze every Linear of a net for inference with one row tile (0: no tiles)."""
+    """Freeze every Linear of a net for inference with one row tile (0: no tiles).
+
+    A weight that is an embedding's too is read as rows, so it is not packed.
+    """
     net.eval().requires_grad_(False)
+    embeddings = {id(module.weight) for module in net.modules() if isinstance(module, nn.Embedding)}
     for module in net.modules():
         if isinstance(module, Linear):
-            module.freeze(row_tile)
+            module.freeze(row_tile, packs=id(module.weight) not in embeddings)
 
 
 class RMSNorm(nn.Module):

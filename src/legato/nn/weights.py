@@ -27,8 +27,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
 
 
-def load_strict(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Load exactly these tensors; what is missing, left over, misshapen or not finite raises CheckpointError."""
+def load_strict(module: nn.Module, tensors: Mapping[str, Tensor], source: Path, *, assign: bool = False) -> None:
+    """Load exactly these tensors; what is missing, left over, misshapen or not finite raises CheckpointError.
+
+    With `assign` the module takes the tensors themselves, with their dtype, instead of copies in its own.
+    """
     own = module.state_dict()
     problems = [f"missing {name}" for name in own.keys() - tensors.keys()]
     problems += [f"unexpected {name}" for name in tensors.keys() - own.keys()]
@@ -40,4 +43,4 @@ def load_strict(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
     if problems:
         shown = "; ".join(sorted(problems)[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise CheckpointError(f"{source} does not fit this model: {shown}")
-    module.load_state_dict(dict(tensors))
+    module.load_state_dict(dict(tensors), assign=assign)

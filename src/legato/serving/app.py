@@ -11,6 +11,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 
 from .catalogue import catalogue_routes
+from .chat import CHAT_PATH, chat_routes
 from .failures import add_failure_handlers
 from .middleware import Identify, LimitBody, RequireKey
 from .speech import speech_routes
@@ -34,7 +35,8 @@ def create_app(engine: SpeechEngine, config: ServerConfig) -> FastAPI:
     app = FastAPI(title="Legato", docs_url=None, redoc_url=None)
     app.state.ready = False
     add_failure_handlers(app)
-    app.include_router(speech_routes(engine))
+    app.include_router(speech_routes(engine, config.keep_alive_s))
+    app.include_router(chat_routes(engine, config.keep_alive_s))
     app.include_router(catalogue_routes(engine))
     app.mount("/page", StaticFiles(directory=PAGE))
 
@@ -43,7 +45,7 @@ def create_app(engine: SpeechEngine, config: ServerConfig) -> FastAPI:
         return FileResponse(PAGE / "index.html")
 
     # The last added is the outermost: the key is asked for before a body is read, and browsers see every refusal.
-    app.add_middleware(LimitBody, max_bytes=config.max_body_bytes)
+    app.add_middleware(LimitBody, max_bytes=config.max_body_bytes, larger={CHAT_PATH: config.max_media_bytes})
     if (api_key := config.api_key) is not None:
         app.add_middleware(RequireKey, api_key=api_key)
     if config.cors_origins:

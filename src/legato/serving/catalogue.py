@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 
 from .encoders import FORMATS
 from .failures import REFUSALS, not_ready
-from .names import check_model
+from .names import CHAT_MODEL_ALIASES, MODEL_ALIASES, check_model
 
 if TYPE_CHECKING:
     from legato.engine import SpeechEngine
@@ -28,7 +28,8 @@ def catalogue_routes(engine: SpeechEngine) -> APIRouter:
     @router.get("/v1/models/{name:path}")
     async def get_model(name: str) -> dict[str, Any]:
         """The loaded model, under its own name or one of OpenAI's."""
-        check_model(name, engine.model.name)
+        chat_aliases = () if engine.model.writer is None else CHAT_MODEL_ALIASES
+        check_model(name, engine.model.name, (*MODEL_ALIASES, *chat_aliases))
         return {**model_card(engine, created_s), "id": name, "root": engine.model.name}
 
     @router.get("/v1/audio/models")
@@ -74,7 +75,14 @@ def model_card(engine: SpeechEngine, created_s: int) -> dict[str, Any]:
         "default_voice": model.default_voice,
         "formats": list(FORMATS),
         "max_input_characters": engine.config.max_text_chars,
-        "capabilities": {"streaming": True, "speed": True, "instructions": False},
+        "capabilities": {
+            "speech": bool(model.voices),
+            "chat": model.writer is not None,
+            "audio_input": model.writer is not None,
+            "streaming": True,
+            "speed": True,
+            "instructions": False,
+        },
     }
 
 

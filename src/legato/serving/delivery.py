@@ -1,48 +1,54 @@
-"""One speech stream → one HTTP response, and an end to the stream as soon as the client is gone.
+"""One stream → one HTTP response, and an end to the stream as soon as the client is gone.
 
-The first sound is waited for before the response starts, so what fails until then still has its status. What fails
+The first bytes are waited for before the response starts, so what fails until then still has its status. What fails
 later breaks the body: a response that ends as if all were well is heard as a complete, shorter sentence.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from legato.errors import SpeechError
-from legato.streams import SpeechStream
-from legato.tempo import TempoStream
-from legato.types import AudioChunk
+from legato.report import StreamReport
+from legato.streams import Stream
 
-from .encoders import Encoder
+from .events import KEEP_ALIVE, event
 from .failures import failure_of
 
 logger = logging.getLogger(__name__)
 
-Body = Callable[[AsyncIterator[AudioChunk]], AsyncIterator[bytes]]
-"""From the chunks of a stream to the pieces of a response body."""
-
-BASE64_GROUP_BYTES = 6
-"""Every piece but the last is a multiple of this: whole samples, and no base64 padding in the middle, at which clients
-that join the texts before they decode would stop."""
+Body = Callable[[AsyncIterator[Any]], AsyncIterator[bytes]]
+"""From the pieces of a stream to the pieces of a response body."""
 
 
 class BodyBroken(RuntimeError):
-    """The speech failed after its response had started; raised to make the HTTP layer cut the body off."""
+    """The stream failed after its response had started; raised to make the HTTP layer cut the body off."""
 
 
-class SpeechResponse(Response):
-    """Streams a body made of `stream`'s chunks, or sends it whole. Cancels the stream when the client leaves."""
+class StreamResponse(Response):
+    """Streams a body made of `stream`'s pieces, or sends it whole. Cancels the stream when the client leaves.
 
-    def __init__(self, stream: SpeechStream, body: Body, headers: dict[str, str], *, whole: bool) -> None:
-        self.stream, self.body_of, self.whole = stream, body, whole
+    `keep_alive_s` is for a body of events (None: it is none). After a silence of that length, be it before the first
+    event, a comment is sent; a failure is told in a last event before the body breaks.
+    """
+
+    def __init__(
+        self,
+        stream: Stream[Any],
+        body: Body,
+        headers: dict[str, str],
+        *,
+        whole: bool = False,
+        keep_alive_s: float | None = None,
+    ) -> None:
+        self.stream, self.body_of, self.whole, self.keep_alive_s = stream, body, whole, keep_alive_s
         self.status_code, self.background = 200, None
         self.delivered = False
         self.init_headers(headers)
@@ -57,7 +63,8 @@ class SpeechResponse(Response):
             delivering.cancel()
             leaving.cancel()
             await asyncio.wait((delivering, leaving))
-            logger.info("%s %s: %s", scope["state"]["request_id"], self._outcome(delivering), self.stream.report.line())
+            figures = _figures(self.stream.report)
+            logger.info("%s %s: %s", scope["state"]["request_id"], self._outcome(delivering), figures)
         if not delivering.cancelled():
             delivering.result()
 
@@ -69,88 +76,55 @@ class SpeechResponse(Response):
         return f"failed ({type(error.__cause__ or error).__name__})"
 
     async def _deliver(self, send: Send) -> None:
-        pieces = self.body_of(await with_first_sound(aiter(self.stream)))
+        body = self.body_of(aiter(self.stream))
         if self.whole:
-            content = b"".join([piece async for piece in pieces])
+            content = b"".join([piece async for piece in body])
             self.headers["Content-Length"] = str(len(content))
-            pieces = _once(content)
-        if self.stream.report.ttfa_s is not None:
-            self.headers["Server-Timing"] = f"ttfa;dur={self.stream.report.ttfa_s * 1000:.1f}"
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        try:
-            async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except SpeechError as error:
-            raise BodyBroken(f"{type(error).__name__} after the response had started") from error
+            body = _once(content)
+        async with aclosing(with_pauses(body, self.keep_alive_s)) as pieces:
+            first = await anext(pieces, b"")
+            if self.stream.report.ttfa_s is not None:
+                self.headers["Server-Timing"] = f"ttfa;dur={self.stream.report.ttfa_s * 1000:.1f}"
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await _send(send, first)
+            try:
+                async for piece in pieces:
+                    await _send(send, piece)
+            except SpeechError as error:
+                if self.keep_alive_s is not None:
+                    await _send(send, event({"type": "error", "error": failure_of(error).fields}))
+                raise BodyBroken(f"{type(error).__name__} after the response had started") from error
         self.delivered = True
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def with_first_sound(chunks: AsyncIterator[AudioChunk]) -> AsyncIterator[AudioChunk]:
-    """The same chunks, as soon as the first sound (or the end without any) is there."""
-    first = await anext(chunks, None)
-    while first is not None and not len(first.pcm) and not first.final:
-        first = await anext(chunks, None)
-
-    async def all_chunks() -> AsyncIterator[AudioChunk]:
-        if first is not None:
-            yield first
-        async for chunk in chunks:
-            yield chunk
-
-    return all_chunks()
-
-
-def audio_body(encoder: Encoder, tempo: TempoStream | None) -> Body:
-    """One container over the whole body."""
-
-    async def body(chunks: AsyncIterator[AudioChunk]) -> AsyncIterator[bytes]:
-        async for chunk in chunks:
-            if piece := encoder.push(chunk.pcm if tempo is None else tempo.push(chunk.pcm)):
-                yield piece
-            # A stream that is ahead of its reader never waits; without this neither would anybody else get a turn.
-            await asyncio.sleep(0)
-        tail = b"" if tempo is None else encoder.push(tempo.finish())
-        if piece := tail + encoder.finish():
+async def with_pauses(pieces: AsyncIterator[bytes], every_s: float | None) -> AsyncGenerator[bytes | None, None]:
+    """The same pieces, and None whenever none has come for that long."""
+    coming: asyncio.Future[bytes | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(_next(pieces))
+            if not (await asyncio.wait((coming,), timeout=every_s))[0]:
+                yield None
+                continue
+            come, coming = coming, None
+            piece = come.result()
+            if piece is None:
+                return
             yield piece
-
-    return body
-
-
-def event_body(audio: Body, stream: SpeechStream) -> Body:
-    """The pieces of `audio` as OpenAI's speech events; the last one carries the usage, and our figures."""
-
-    async def body(chunks: AsyncIterator[AudioChunk]) -> AsyncIterator[bytes]:
-        held = b""
-        try:
-            async for piece in audio(chunks):
-                held += piece
-                ready = len(held) - len(held) % BASE64_GROUP_BYTES
-                if ready:
-                    yield _delta(held[:ready])
-                    held = held[ready:]
-        except SpeechError as error:
-            yield _event({"type": "error", "error": failure_of(error).fields})
-            raise
-        if held:
-            yield _delta(held)
-        yield _event({"type": "speech.audio.done", "usage": _usage(stream), "stats": stream.report.as_dict()})
-
-    return body
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
 
 
-def _delta(audio: bytes) -> bytes:
-    return _event({"type": "speech.audio.delta", "audio": base64.b64encode(audio).decode()})
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)
 
 
-def _event(event: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(event, separators=(",", ":")).encode() + b"\n\n"
-
-
-def _usage(stream: SpeechStream) -> dict[str, int]:
-    usage = stream.report.usage
-    total = usage.prompt_tokens + usage.generated_tokens
-    return {"input_tokens": usage.prompt_tokens, "output_tokens": usage.generated_tokens, "total_tokens": total}
+async def _send(send: Send, piece: bytes | None) -> None:
+    body = KEEP_ALIVE if piece is None else piece
+    await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:
@@ -160,3 +134,11 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
 async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _figures(report: StreamReport) -> str:
+    """One line for the log. Nothing of what was said is in it."""
+    if report.first_text_s is None:
+        return report.line()
+    characters = sum(count for _, count in report.texts)
+    return f"first text {report.first_text_s * 1000:.0f} ms · {characters} characters · {report.line()}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hmac
 import re
 import uuid
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -71,7 +72,7 @@ class RequireKey:
         await Failure(401, message, code="invalid_api_key", headers=headers).response()(scope, receive, send)
 
     def _open(self, scope: Scope) -> bool:
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = _path(scope)
         return scope["type"] == "http" and (path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER))
 
     def _knows_key(self, scope: Scope) -> bool:
@@ -80,36 +81,44 @@ class RequireKey:
 
 
 class LimitBody:
-    """Refuse bodies beyond a size, by their stated length or by counting."""
+    """Refuse bodies beyond a size, by their stated length or by counting. `larger` holds the sizes of the paths whose
+    bodies may have more: those that carry media."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self.app, self.max_bytes = app, max_bytes
+    def __init__(self, app: ASGIApp, max_bytes: int, larger: Mapping[str, int]) -> None:
+        self.app, self.max_bytes, self.larger = app, max_bytes, larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        received = 0
+        received, limit = 0, self.larger.get(_path(scope), self.max_bytes)
 
         async def counted() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.max_bytes:
+            if received > limit:
                 await _drain(receive, message)
-                raise HTTPException(413, self._message())
+                raise HTTPException(413, _too_large(limit))
             return message
 
         headers = Headers(scope=scope)
         stated = headers.get("content-length", "0")
-        if stated.isdecimal() and int(stated) > self.max_bytes:
+        if stated.isdecimal() and int(stated) > limit:
             if "expect" not in headers:  # such a client waits for leave to send
                 await _drain(receive, await receive())
-            failure = Failure(413, self._message(), code="file_too_large", headers={"Connection": "close"})
+            failure = Failure(413, _too_large(limit), code="file_too_large", headers={"Connection": "close"})
             return await failure.response()(scope, receive, send)
         await self.app(scope, counted, send)
 
-    def _message(self) -> str:
-        return f"the request body may have at most {self.max_bytes} bytes"
+
+def _too_large(limit: int) -> str:
+    return f"the request body may have at most {limit} bytes"
+
+
+def _path(scope: Scope) -> str:
+    """The path as our routes know it."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 async def _drain(receive: Receive, message: Message) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
@@ -12,20 +11,20 @@ from legato.errors import UnsupportedFeature
 from legato.tempo import TempoStream
 from legato.types import SpeechRequest
 
-from .delivery import SpeechResponse, audio_body, event_body
-from .encoders import Format, find_format, open_encoder
+from .delivery import StreamResponse
+from .encoders import find_format, open_encoder
+from .events import CONTENT_TYPE
 from .failures import REFUSALS, not_ready
+from .headers import stream_headers
 from .names import check_model, resolve_voice
 from .schemas import SpeechBody
+from .speech_body import audio_body, event_body
 
 if TYPE_CHECKING:
     from legato.engine import SpeechEngine
 
-_NOT_IN_A_HEADER = re.compile(r"[^A-Za-z0-9_.-]")
-_MOST_IGNORED_NAMES = 20
 
-
-def speech_routes(engine: SpeechEngine) -> APIRouter:
+def speech_routes(engine: SpeechEngine, keep_alive_s: float) -> APIRouter:
     """The route, speaking through `engine`."""
     router = APIRouter(responses=REFUSALS)
 
@@ -43,8 +42,12 @@ def speech_routes(engine: SpeechEngine) -> APIRouter:
         tempo = None if body.speed == 1.0 else TempoStream(rate_hz, body.speed)
         audio = audio_body(open_encoder(form, rate_hz, whole=not body.stream), tempo)
         stream = engine.submit(to_request(body, engine))
-        content = event_body(audio, stream) if body.stream_format == "sse" else audio
-        return SpeechResponse(stream, content, speech_headers(body, form, stream.report.seed), whole=not body.stream)
+        ignored = ignored_parameters(body)
+        if body.stream_format == "sse":
+            headers = stream_headers(CONTENT_TYPE, body.seed, ignored)
+            return StreamResponse(stream, event_body(audio, stream), headers, keep_alive_s=keep_alive_s)
+        headers = stream_headers(form.content_type, body.seed, ignored)
+        return StreamResponse(stream, audio, headers, whole=not body.stream)
 
     return router
 
@@ -62,22 +65,7 @@ def to_request(body: SpeechBody, engine: SpeechEngine) -> SpeechRequest:
     return SpeechRequest(text=body.input, voice=voice, seed=body.seed, normalize=body.normalize)
 
 
-def speech_headers(body: SpeechBody, form: Format, seed: int) -> dict[str, str]:
-    """Headers known before any sound."""
-    events = body.stream_format == "sse"
-    headers = {
-        # A true audio type: browsers hold back the head of an octet-stream to guess what it is.
-        "Content-Type": "text/event-stream" if events else form.content_type,
-        "X-Accel-Buffering": "no",
-        "X-Seed": str(seed),
-    }
-    if ignored := ignored_parameters(body):
-        headers["X-Ignored-Parameters"] = ", ".join(ignored)
-    return headers
-
-
 def ignored_parameters(body: SpeechBody) -> list[str]:
     """Names of the fields that had no effect. No model here takes instructions yet; agents set up for OpenAI send them
     all the same, and a refusal would silence them."""
-    names = [_NOT_IN_A_HEADER.sub("?", name)[:64] for name in body.model_extra or {}]
-    return (["instructions"] if body.instructions else []) + names[:_MOST_IGNORED_NAMES]
+    return (["instructions"] if body.instructions else []) + list(body.model_extra or {})

@@ -16,7 +16,7 @@ from legato.families.glm_tts.phonemes import Phonemes, known_phonemes
 from legato.families.glm_tts.text_front import TextFront
 from legato.families.glm_tts.tokenizer import Tokenizer, read_tokenizer, special_ids
 from legato.families.glm_tts.voices import GlmVoice
-from legato.types import Utterance, UtteranceId, Voice
+from legato.types import Pronunciation, Utterance, UtteranceId, Voice
 
 from .tiny_frontend import write_text_tokenizer
 
@@ -143,22 +143,16 @@ def test_phoneme_mode_is_chosen_by_request(tokenizer: Tokenizer, voice: Voice) -
     pytest.importorskip("jieba")
     tables = Phonemes(known_phonemes(tokenizer), safe="很好", replacements={"弦": "<|X|>"})
     made = frontend(tokenizer, phonemes=tables)
-    on, off = (replace(voice, facts=replace(voice.facts, phonemes=mode)) for mode in (True, False))
-    ids = {}
-    for name, each in (("default", voice), ("on", on), ("off", off)):
-        prompt = made.prompt(utterance("弦乐很好", each))
-        assert prompt is not None
-        ids[name] = prompt.token_ids
-    assert ids["default"] == ids["off"] != ids["on"]
-    always = frontend(tokenizer, phonemes=tables, phonemes_by_default=True).prompt(utterance("弦乐很好", voice))
-    assert always is not None
-    assert always.token_ids == ids["on"]
+    modes: tuple[Pronunciation | None, ...] = (None, "text", "phonemes")
+    prompts = [made.prompt(replace(utterance("弦乐很好", voice), pronunciation=mode)) for mode in modes]
+    by_default, as_text, as_phonemes = (prompt.token_ids for prompt in prompts if prompt is not None)
+    assert by_default == as_text != as_phonemes
     assert made.spoken("弦乐{行|hang2}很好", hybrid=True) == "<|X|><|L|><|E4|><|H|><|ANG2|>很好。"
 
 
 def test_phoneme_mode_without_its_libraries_says_so(plain: GlmFrontend, voice: Voice) -> None:
     with pytest.raises(UnsupportedFeature, match="phoneme mode is not available"):
-        plain.prompt(utterance("好", replace(voice, facts=replace(voice.facts, phonemes=True))))
+        plain.prompt(replace(utterance("好", voice), pronunciation="phonemes"))
 
 
 def test_pieces_keep_their_marks_and_are_normalised_again(plain: GlmFrontend) -> None:

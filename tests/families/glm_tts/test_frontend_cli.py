@@ -122,7 +122,7 @@ def test_lists_are_found_by_name_or_path(data: Path) -> None:
         (30, True, None),
         (60, True, None),
         (None, False, None),
-        (10, True, "below 30: every chunk is computed with 60 tokens around it, so the flow works 3.2 times"),
+        (10, True, "below 30: every chunk is computed with 60 tokens and the voice's recording around it"),
         (100, True, "above 60: a chunk waits for 4.0 s"),
         (50, False, "no effect without --streaming"),
     ],
@@ -289,7 +289,7 @@ def test_voice_is_added_spoken_with_and_removed(data: Path, checkpoint: Path, tm
     again, said = voices(checkpoint, kept, "add", "anna", audio, "--text", "你好")
     assert again == 1
     assert "has a voice 'anna' already; --force replaces it" in said
-    loaded = glm_tts.load(checkpoint, LoadOptions(), glm_tts.Choices(voices=kept))
+    loaded = glm_tts.load(checkpoint, LoadOptions(voices_dir=kept))
     assert list(loaded.voices) == ["anna"]
     with SpeechEngine(loaded, EngineConfig()) as engine:
         assert engine.generate("今天", voice="anna", normalize=False).samples.any()

@@ -144,7 +144,7 @@ def test_speaker_vector_equals_the_references(golden: dict[str, Tensor], wave: T
 
 
 def test_missing_speaker_net_says_where_it_comes_from(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"campplus\.onnx is missing.*code repository under frontend"):
+    with pytest.raises(CheckpointError, match=r"campplus\.onnx is missing.*download https://github\.com/zai-org/"):
         SpeakerNet(tmp_path / "campplus.onnx")
 
 

@@ -54,7 +54,10 @@ def speak(model: SpeechModel, texts: list[str], voice: Voice, config: EngineConf
     chunks: list[Chunks] = [[] for _ in texts]
     errors: list[Exception] = []
     core = EngineCore(
-        model, config or EngineConfig(), lambda n, chunk: chunks[n].append(chunk), lambda _, error: errors.append(error)
+        model,
+        config or EngineConfig(admit_by_deadline=False),
+        lambda n, chunk: chunks[n].append(chunk),
+        lambda _, error: errors.append(error),
     )
     for number, text in enumerate(texts):
         core.submit(number, SpeechRequest(text, voice, seed=number))
@@ -140,8 +143,8 @@ def test_converted_folder_speaks_the_same(tree: Path, model: SpeechModel, voice:
 
 def test_stored_voices_are_offered(tree: Path, voice: Voice, tmp_path: Path) -> None:
     save_voice(tmp_path, voice)
-    stored = load(tree, LoadOptions(), Choices(voices=tmp_path))
-    other_rate = load(tree, LoadOptions(), Choices(voices=tmp_path, sample_hz=32000))
+    stored = load(tree, LoadOptions(voices_dir=tmp_path))
+    other_rate = load(tree, LoadOptions(voices_dir=tmp_path), Choices(sample_hz=32000))
     assert (list(stored.voices), stored.default_voice, list(other_rate.voices)) == (["ada"], "ada", [])
 
 
@@ -149,7 +152,7 @@ def test_stored_voice_of_another_checkpoint_is_refused(tree: Path, voice: Voice,
     foreign = replace(voice, facts=replace(voice.facts, speech_ids=(tiny.CODES,)))
     save_voice(tmp_path, foreign)
     with pytest.raises(CheckpointError, match="ada .* of another checkpoint"):
-        load(tree, LoadOptions(), Choices(voices=tmp_path))
+        load(tree, LoadOptions(voices_dir=tmp_path))
 
 
 def test_legato_load_speaks(tree: Path, voice: Voice) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from legato.errors import CheckpointError, ConfigError
+from legato.errors import CheckpointError, ConfigError, RequestError
 from legato.nn.layers import freeze
 from legato.protocols import LoadOptions, SpeechModel, Vocoder
 from legato.types import Ramp, Rates, Voice
@@ -18,17 +18,18 @@ from legato.types import Ramp, Rates, Voice
 from .cloner import GlmCloner
 from .config import FlowSettings, read_flow_settings
 from .flow import GRID_TOKENS, HISTORY_TOKENS, LOOK_AHEAD_BLOCKS, ODE_STEPS, GlmFlow, Mode
-from .frontend import GlmFrontend
+from .frontend import GlmFrontend, glm_voice
 from .hift import FRAME_HZ, REACH_FRAMES
 from .lm import GlmLM
 from .phonemes import Phonemes, known_phonemes, read_replacements, read_safe
 from .speaker import SpeakerNet
+from .speakers import SPEAKERS_FILE, read_speakers, silent_voice, with_speakers
 from .speech_tokenizer import read_speech_tokenizer
 from .text_front import TextFront
 from .tokenizer import Tokenizer, read_tokenizer, special_ids
 from .vocoder import EARLY_REACH_FRAMES, HiftVocoder, load_hift
 from .vocos2d import load_vocos2d
-from .voices import GlmVoice, read_voices
+from .voices import read_voices
 from .weights import load_dit, load_lm
 
 LM_ROW_TILE = 4
@@ -50,8 +51,10 @@ class Choices:
 
     `sample_hz` picks the vocoder (24000 HiFT, 32000 Vocos2D). `chunk_tokens` is what windows keep after the first two.
     `adapter` is the folder of a LoRA adapter (PEFT's files); without it, one in `llm/` is used if it is there.
+    `speakers` is the release's table of the speakers of a fine-tuned model (`configs/spk_prompt_dict.yaml`); without
+    it, one in `llm/` is used if it is there.
     `remembers` lets an utterance continue from what the request said before it (the release's `use_cache`), which makes
-    them wait for one another. `voices` is the folder of stored voices, by default `voices/` in the checkpoint.
+    them wait for one another.
     """
 
     sample_hz: int = HIFT_HZ
@@ -60,9 +63,8 @@ class Choices:
     chunk_tokens: int | None = None
     history_tokens: int = HISTORY_TOKENS
     adapter: Path | None = None
+    speakers: Path | None = None
     remembers: bool = False
-    phonemes: bool = False
-    voices: Path | None = None
 
 
 def load(checkpoint: Path, options: LoadOptions, choices: Choices | None = None) -> SpeechModel:
@@ -80,12 +82,15 @@ def load(checkpoint: Path, options: LoadOptions, choices: Choices | None = None)
         TextFront(),
         continues=choices.remembers,
         phonemes=_phonemes(tree, tokenizer),
-        phonemes_by_default=choices.phonemes,
     )
     flow = _flow(tree, settings, options, choices, device)
     _check_codes(frontend.special.speech_tokens, flow, tree)
     vocoder, sample_hz = _vocoder(tree, flow.facts.mel_bins, options, choices, device)
-    voices = _voices(choices.voices or tree / "voices", sample_hz, frontend.special.speech_tokens)
+    voices = _voices(options.voices_dir or tree / "voices", sample_hz, frontend)
+    speakers = choices.speakers or tree / "llm" / SPEAKERS_FILE
+    if choices.speakers or speakers.is_file():
+        nobody = silent_voice(flow.dit.sizes.mel_bins, flow.dit.sizes.speaker, sample_hz)
+        voices = with_speakers(voices, read_speakers(speakers, lm.facts.vocabulary), nobody)
     return SpeechModel(
         name="glm-tts",
         family="glm_tts",
@@ -104,8 +109,10 @@ def load(checkpoint: Path, options: LoadOptions, choices: Choices | None = None)
             lru_cache(1)(partial(SpeakerNet, beside(tree, SPEAKER_FILE))),
             sample_hz,
         ),
+        pronunciations=("text", "phonemes"),
+        check_voice=partial(_check_voice, frontend, sample_hz),
         nets={"dit_backbone": "transformer", "vocoder": "hift" if sample_hz == HIFT_HZ else "vocos2d"},
-        batch_invariant=options.batch_invariant,
+        batch_invariant=options.batch_invariant and lm.row_tile > 0,
         device=options.device,
     )
 
@@ -123,10 +130,14 @@ def beside(tree: Path, name: str) -> Path:
 
 
 def _lm(tree: Path, options: LoadOptions, choices: Choices, device: torch.device) -> GlmLM:
-    """bfloat16 on CUDA unless asked otherwise: half the memory to read for every token."""
+    """bfloat16 on CUDA unless asked otherwise: half the memory to read for every token.
+
+    On a CPU bfloat16 does without row tiles, and without their promise: padded rows cost it more than reading does.
+    """
     wanted = choices.lm_dtype if choices.lm_dtype != "auto" else "bfloat16" if device.type == "cuda" else "float32"
     lm = load_lm(tree / "llm", choices.adapter).to(device, torch.bfloat16 if wanted == "bfloat16" else torch.float32)
-    lm.freeze(LM_ROW_TILE if options.batch_invariant else 0)
+    in_tiles = options.batch_invariant and not (wanted == "bfloat16" and device.type == "cpu")
+    lm.freeze(LM_ROW_TILE if in_tiles else 0)
     return lm
 
 
@@ -197,13 +208,23 @@ def _phonemes(tree: Path, tokenizer: Tokenizer) -> Phonemes | None:
     )
 
 
-def _voices(folder: Path, sample_hz: int, codes: int) -> dict[str, Voice]:
+def _voices(folder: Path, sample_hz: int, frontend: GlmFrontend) -> dict[str, Voice]:
     """Stored voices whose mel was made for this vocoder. Raises CheckpointError for one of another checkpoint."""
+    voices = {name: voice for name, voice in read_voices(folder).items() if glm_voice(voice).mel_sample_hz == sample_hz}
+    for name, voice in voices.items():
+        try:
+            frontend.facts_of(voice)
+        except RequestError as error:
+            raise CheckpointError(f"the voice {name} in {folder} is of another checkpoint: clone it again") from error
+    return voices
 
-    def fits(voice: Voice) -> bool:
-        facts: GlmVoice = voice.facts
-        if max(facts.speech_ids, default=0) >= codes:
-            raise CheckpointError(f"the voice {voice.name} in {folder} is of another checkpoint: clone it again")
-        return facts.mel_sample_hz == sample_hz
 
-    return {name: voice for name, voice in read_voices(folder).items() if fits(voice)}
+def _check_voice(frontend: GlmFrontend, sample_hz: int, voice: Voice) -> None:
+    """Refuse a request's voice of another family, checkpoint or rate. Raises RequestError."""
+    facts = frontend.facts_of(voice)
+    if facts.mel_sample_hz != sample_hz:
+        raise RequestError(
+            f"the voice {voice.name} was made for {facts.mel_sample_hz} samples per second, and this model speaks at "
+            f"{sample_hz}: clone it with this model",
+            "voice",
+        )

@@ -81,8 +81,12 @@ LLAMA_ROPE_THETA, LLAMA_NORM_EPS = 10000.0, 1e-6
 """Hugging Face's defaults for keys that a Llama config may leave out."""
 
 
-def _plain_yaml(text: str, path: Path) -> Any:
-    """YAML as data: HyperPyYAML's tags, which name Python objects to build, are read over. Raises CheckpointError."""
+def read_plain_yaml(path: Path) -> Any:
+    """A YAML file as data: HyperPyYAML's tags, which name Python objects to build, are read over.
+
+    Raises CheckpointError naming the file, ConfigError when PyYAML is not installed.
+    """
+    text = need_file(path).read_text(encoding="utf-8")
     try:
         yaml: Any = import_module("yaml")
     except ImportError:
@@ -111,7 +115,7 @@ def read_flow_settings(path: Path) -> FlowSettings:
     Keys that are left out have the defaults of the released code.
     """
     try:
-        return flow_settings(_plain_yaml(need_file(path).read_text(encoding="utf-8"), path)["flow"])
+        return flow_settings(read_plain_yaml(path)["flow"])
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} lacks or misspells {error}") from error
     except ValueError as error:

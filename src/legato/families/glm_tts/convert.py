@@ -14,13 +14,16 @@ from safetensors.torch import save_file
 
 from legato.errors import CheckpointError, ConfigError
 
-from . import SPEAKER_FILE, TOKENIZER_FOLDER, beside, find_tree
-from .config import need_file
+from . import REPLACEMENTS_FILE, SAFE_FILE, SPEAKER_FILE, TOKENIZER_FOLDER, beside, find_tree
+from .speaker import need_speaker_net
+from .speakers import SPEAKERS_FILE
+from .speech_tokenizer import read_speech_tokenizer
+from .tokenizer import read_tokenizer
 from .vocoder import load_hift
 from .weights import load_dit, load_lm, read_released
 
 COPIED = {
-    "llm": ("config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
+    "llm": ("config.json", "adapter_config.json", SPEAKERS_FILE, "*.safetensors", "*.safetensors.index.json"),
     "flow": ("config.yaml",),
     "speech_tokenizer": ("config.json", "preprocessor_config.json", "*.safetensors"),
     TOKENIZER_FOLDER: ("tokenizer.model", "tokenizer_config.json"),
@@ -57,7 +60,9 @@ def _check(tree: Path) -> None:
     load_lm(tree / "llm")
     load_dit(tree / "flow")
     load_hift(tree / "hift")
-    need_file(beside(tree, SPEAKER_FILE))
+    read_speech_tokenizer(tree / "speech_tokenizer")
+    read_tokenizer(tree / TOKENIZER_FOLDER)
+    need_speaker_net(beside(tree, SPEAKER_FILE))
 
 
 def _write(tree: Path, target: Path) -> None:
@@ -72,7 +77,10 @@ def _write(tree: Path, target: Path) -> None:
         path = target / name / f"{name}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file({key: tensor.contiguous().clone() for key, tensor in tensors.items()}, path, {"format": "pt"})
-    _copy(beside(tree, SPEAKER_FILE), target / SPEAKER_FILE)
+    _copy(need_speaker_net(beside(tree, SPEAKER_FILE)), target / SPEAKER_FILE)
+    for name in (SAFE_FILE, REPLACEMENTS_FILE):
+        if (table := beside(tree, name)).is_file():
+            _copy(table, target / name)
     (target / "config.json").write_text(json.dumps({"family": "glm_tts"}) + "\n", encoding="utf-8")
 
 

@@ -41,8 +41,8 @@ class Said:
 class GlmFrontend:
     """Makes prompts; holds the tables, nothing of any request.
 
-    `phonemes` is what phoneme mode needs; `phonemes_by_default` whether a voice that does not say otherwise uses it.
-    Pronunciations written into the text, {行|hang2}, are always followed.
+    `phonemes` is what phoneme mode needs, for the utterances that ask for it. Pronunciations written into the text,
+    {行|hang2}, are always followed.
     """
 
     def __init__(
@@ -53,11 +53,10 @@ class GlmFrontend:
         *,
         continues: bool = False,
         phonemes: Phonemes | None = None,
-        phonemes_by_default: bool = False,
     ) -> None:
         self.tokenizer, self.special, self.text_front = tokenizer, special, text_front
         self.continues = continues
-        self.phonemes, self.phonemes_by_default = phonemes, phonemes_by_default
+        self.phonemes = phonemes
         self._known = known_phonemes(tokenizer)
         self._ids = lru_cache(CACHED_TEXTS)(self._text_ids)
 
@@ -74,8 +73,8 @@ class GlmFrontend:
 
         Raises RequestError when the voice is not one of this model's or a pronunciation cannot be followed.
         """
-        voice = self._voice(utterance.voice)
-        hybrid = self.phonemes_by_default if voice.phonemes is None else voice.phonemes
+        voice = self.facts_of(utterance.voice)
+        hybrid = utterance.pronunciation == "phonemes"
         ids = self._ids(utterance.text, hybrid)
         if not ids:
             return None
@@ -94,6 +93,17 @@ class GlmFrontend:
             utterance.sampling,
             use_cache=utterance.use_cache,
         )
+
+    def facts_of(self, voice: Voice) -> GlmVoice:
+        """The facts of a voice. Raises RequestError when it was not made for this checkpoint."""
+        facts = glm_voice(voice)
+        if max(facts.speech_ids, default=0) >= self.special.speech_tokens:
+            raise RequestError(
+                f"the voice {voice.name} has codec ids up to {max(facts.speech_ids)}, but this model has "
+                f"{self.special.speech_tokens}: it was made with another checkpoint; make it again",
+                "voice",
+            )
+        return facts
 
     def voice_ids(self, text: str) -> tuple[int, ...]:
         return voice_ids(self.tokenizer, self.text_front, text)
@@ -123,16 +133,6 @@ class GlmFrontend:
 
     def _past(self, utterance: Utterance, hybrid: bool) -> tuple[Said, ...]:
         return tuple(Said(self._ids(text, hybrid), tuple(ids)) for text, ids in utterance.history)
-
-    def _voice(self, voice: Voice) -> GlmVoice:
-        facts = glm_voice(voice)
-        if max(facts.speech_ids, default=0) >= self.special.speech_tokens:
-            raise RequestError(
-                f"the voice {voice.name} has codec ids up to {max(facts.speech_ids)}, but this model has "
-                f"{self.special.speech_tokens}: it was made with another checkpoint; make it again",
-                "voice",
-            )
-        return facts
 
     def _phonemes(self) -> Phonemes:
         if self.phonemes is None:

@@ -50,10 +50,13 @@ class GlmLM(nn.Module):
             self.head.weight = self.embedding.weight
 
     def freeze(self, row_tile: int) -> None:
-        """Ready for inference. A tied embedding then shares the head's layout, so the matrix is kept once."""
+        """Ready for inference. A tied embedding then shares the head's layout, so the matrix is kept once; but not in
+        bfloat16 on a CPU, where the head has a copy of its own that is read a third faster."""
         self.row_tile = row_tile
         freeze(self, row_tile)
-        if self.facts.tied:
+        if self.facts.tied and self.head.halved:
+            self.head.freeze(row_tile)
+        elif self.facts.tied:
             self.embedding.weight = self.head.weight
 
     @property

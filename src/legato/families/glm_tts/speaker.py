@@ -16,18 +16,25 @@ from .kaldi_fbank import BINS, centred_fbank
 WIDTH = 192
 
 
+SOURCE = "https://github.com/zai-org/GLM-TTS/blob/main/frontend/campplus.onnx"
+
+
+def need_speaker_net(path: Path) -> Path:
+    """The path itself. Raises CheckpointError when nothing is there: which file, where it goes, where to get it."""
+    if not path.is_file():
+        raise CheckpointError(
+            f"{path.name} is missing: expected at {path}. It is the speaker encoder CAM++, which cloning needs and "
+            f"which GLM-TTS ships with its code, not with its weights: download {SOURCE} and put it there"
+        )
+    return path
+
+
 class SpeakerNet:
     """CAM++. Holds the session, nothing of any voice."""
 
     def __init__(self, path: Path) -> None:
         """Raises CheckpointError when the file is missing, damaged or of another net, or onnxruntime is not there."""
-        if not path.is_file():
-            raise CheckpointError(
-                f"{path} is missing: it is the speaker encoder CAM++ (campplus.onnx), which GLM-TTS ships in its code "
-                "repository under frontend/, not with the weights; put it there, or clone voices with a checkpoint "
-                "folder that has it"
-            )
-        self._session: Any = _session(path)
+        self._session: Any = _session(need_speaker_net(path))
         inputs = self._session.get_inputs()
         if len(inputs) != 1 or len(inputs[0].shape) != 3 or inputs[0].shape[2] not in (BINS, None):
             raise CheckpointError(f"{path} does not take one [1, frames, {BINS}] input; it is not CAM++")

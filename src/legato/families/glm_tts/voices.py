@@ -28,8 +28,7 @@ class GlmVoice:
     `text_ids` are the tokens of what the reference audio says, `speech_ids` [n] its codec tokens (from 0, 25 Hz), `mel`
     float32 [F, 80] its log-mel (50 Hz, of audio at `mel_sample_hz`), `speaker` float32 [192] its CAM++ vector (not
     normalised). `speaker_ids` name the speaker of a fine-tuned model. `warnings` say what was measured that may make a
-    poor clone. `phonemes` turns phoneme mode on or off for the requests that use this very object; None leaves it to
-    the frontend. It is not stored.
+    poor clone.
     """
 
     text: str
@@ -40,7 +39,6 @@ class GlmVoice:
     mel_sample_hz: int
     warnings: tuple[str, ...] = ()
     speaker_ids: tuple[int, ...] = ()
-    phonemes: bool | None = None
 
 
 def check_name(name: str) -> str:

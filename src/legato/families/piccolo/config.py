@@ -1,25 +1,47 @@
-"""The facts of a piccolo checkpoint, read from its config.json."""
+"""The facts of a piccolo checkpoint, read from its config.json.
+
+Two formats: the first voice's ("version": "v0"), and 2, whose keys are the names used here.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from legato.errors import CheckpointError
 from legato.nn.decoder import DecoderConfig
 from legato.nn.dit import DiTConfig
+from legato.nn.early_vocos import EarlyVocosConfig
 from legato.nn.vocos import VocosConfig
 from legato.types import Rates, Sampling
+
+from .codec import CodecConfig
 
 END_OF_AUDIO, ADVANCE, FIRST_CODE = 0, 1, 2
 """Rows of the output head: the end, "give me the next phoneme", then the codes."""
 
 
+FIRST_VOICE = "v0"
+FORMAT = 2
+"""Of config.json, as written by the recipe. The first voice's calls itself "v0"."""
+
+EARLY = "early_vocos"
+"""The kind of vocoder of the first voice's config.json that is described as in format 2."""
+
+PHONEME_IDS = 180
+"""Rows of the embedding that stand for phonemes and languages."""
+
+
 @dataclass(frozen=True)
 class PiccoloConfig:
-    """Everything the nets and the frontend need to know."""
+    """Everything the nets and the frontend need to know.
+
+    `languages` are the ids that tell the language of what follows; `prompt_codes` how many codes of its reference a
+    voice brings at most; `speaker_width` the size of its vector. The first voice has none of these, nor a `codec`.
+    """
 
     rates: Rates
     lm: DecoderConfig
@@ -36,7 +58,15 @@ class PiccoloConfig:
     mel_std: float
     ode_steps: int
     guidance: float
-    vocoder: VocosConfig
+    vocoder: VocosConfig | EarlyVocosConfig
+    languages: dict[str, int] = field(default_factory=dict)
+    prompt_codes: int = 0
+    speaker_width: int = 0
+    codec: CodecConfig | None = None
+
+    def language_ids(self, language: str) -> tuple[int, ...]:
+        """What stands before the phonemes to tell their language; nothing if the model knows one only."""
+        return (self.languages[language],) if self.languages else ()
 
     @property
     def ids(self) -> int:
@@ -47,7 +77,11 @@ class PiccoloConfig:
 def read_config(path: Path) -> PiccoloConfig:
     """Parse config.json. Raises CheckpointError naming the file and the key."""
     try:
-        return _parse(json.loads(path.read_text(encoding="utf-8")))
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        version = raw.get("version")
+        if version not in (FORMAT, FIRST_VOICE):
+            raise CheckpointError(f"{path} is of format {version!r}; this version reads {FORMAT} and {FIRST_VOICE!r}")
+        return _parse_first(raw) if version == FIRST_VOICE else _parse(raw)
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
     except (ValueError, UnicodeDecodeError) as error:
@@ -56,7 +90,7 @@ def read_config(path: Path) -> PiccoloConfig:
         raise CheckpointError(f"{path} lacks or misspells {error}") from error
 
 
-def _parse(raw: dict[str, Any]) -> PiccoloConfig:
+def _parse_first(raw: dict[str, Any]) -> PiccoloConfig:
     lm, flow, mel, voc = raw["lm"], raw["flow"], raw["mel"], raw["vocoder"]
     sample_hz, hop = raw["sample_rate"], mel["hop"]
     return PiccoloConfig(
@@ -79,17 +113,19 @@ def _parse(raw: dict[str, Any]) -> PiccoloConfig:
         lead_phonemes=lm["lead"],
         phoneme_table_weight=lm["phone_table_weight"],
         sampling=Sampling(**lm["sampling"]),
-        dit=_dit(flow),
+        dit=_first_dit(flow),
         mel_bins=flow["n_mels"],
         mel_mean=flow["mean"],
         mel_std=flow["std"],
         ode_steps=flow["steps"],
         guidance=flow["cfg_strength"],
-        vocoder=_vocoder(voc, flow["n_mels"], hop),
+        vocoder=_vocoder(voc, flow["n_mels"], hop)
+        if voc["kind"] == EARLY
+        else _first_vocoder(voc, flow["n_mels"], hop),
     )
 
 
-def _dit(flow: dict[str, Any]) -> DiTConfig:
+def _first_dit(flow: dict[str, Any]) -> DiTConfig:
     return DiTConfig(
         inputs=2 * flow["n_mels"] + flow["d"],
         width=flow["d"],
@@ -104,7 +140,7 @@ def _dit(flow: dict[str, Any]) -> DiTConfig:
     )
 
 
-def _vocoder(voc: dict[str, Any], mel_bins: int, hop: int) -> VocosConfig:
+def _first_vocoder(voc: dict[str, Any], mel_bins: int, hop: int) -> VocosConfig:
     tail_width = voc.get("dt", voc["d"] // 2)
     return VocosConfig(
         mel_bins=mel_bins,
@@ -117,3 +153,67 @@ def _vocoder(voc: dict[str, Any], mel_bins: int, hop: int) -> VocosConfig:
         tail_blocks=voc["tail"],
         hop_samples=hop,
     )
+
+
+def _parse(raw: dict[str, Any]) -> PiccoloConfig:
+    lm, flow, mel, codec = dict(raw["lm"]), dict(raw["flow"]), raw["mel"], raw["codec"]
+    sample_hz, hop, bins = raw["sample_hz"], mel["hop_samples"], mel["bins"]
+    levels = tuple(codec["levels"])
+    return PiccoloConfig(
+        rates=Rates(token_hz=codec["token_hz"], frame_hz=sample_hz // hop, sample_hz=sample_hz),
+        lm=DecoderConfig(
+            width=lm["width"],
+            layers=lm["layers"],
+            heads=lm["heads"],
+            kv_heads=lm["kv_heads"],
+            head_dim=lm["width"] // lm["heads"],
+            inner=lm["inner"],
+            rope_theta=lm["rope_theta"],
+            norm_eps=1e-6,
+            qkv_bias=True,
+        ),
+        phonemes=raw["phonemes"],
+        codes=math.prod(levels),
+        begin_of_audio=PHONEME_IDS,
+        first_code_id=PHONEME_IDS + 3,
+        lead_phonemes=lm["lead_phonemes"],
+        phoneme_table_weight=lm["phoneme_table_weight"],
+        sampling=Sampling(**lm["sampling"]),
+        dit=DiTConfig(
+            inputs=2 * bins + flow["width"],
+            width=flow["width"],
+            layers=flow["layers"],
+            heads=flow["heads"],
+            inner=flow["inner"],
+            outputs=bins,
+            block_frames=flow["block_frames"],
+            look_back_layers=tuple(flow["look_back_layers"]),
+            look_ahead_layers=tuple(flow["look_ahead_layers"]),
+            rope_theta=flow["rope_theta"],
+        ),
+        mel_bins=bins,
+        mel_mean=mel["mean"],
+        mel_std=mel["std"],
+        ode_steps=flow["ode_steps"],
+        guidance=flow["guidance"],
+        vocoder=_vocoder(raw["vocoder"], bins, hop),
+        languages=raw["languages"],
+        prompt_codes=lm["prompt_codes"],
+        speaker_width=flow["speaker_width"],
+        codec=CodecConfig(bins, mel["mean"], mel["std"], codec["width"], tuple(codec["blocks"]), levels),
+    )
+
+
+def _vocoder(raw: dict[str, Any], bins: int, hop: int) -> EarlyVocosConfig:
+    sizes = VocosConfig(
+        mel_bins=bins,
+        width=raw["width"],
+        inner=raw["inner"],
+        blocks=raw["blocks"],
+        subframes=raw["subframes"],
+        tail_width=raw["tail_width"],
+        tail_inner=raw["tail_inner"],
+        tail_blocks=raw["tail_blocks"],
+        hop_samples=hop,
+    )
+    return EarlyVocosConfig(sizes, tuple(raw["ahead"]), tuple(raw["tail_ahead"]))

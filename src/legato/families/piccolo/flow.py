@@ -6,6 +6,8 @@ The past of a window is kept in one of two ways:
                 branch. Only new frames are computed. The default.
     recompute   the last `look_back` blocks are computed again with every window, held on the straight path between
                 their noise and their mel. Twice the work; it is how the first script ran these weights.
+
+A voice with a reference starts every utterance with a past: the last blocks of the reference, held in the same way.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -25,9 +28,14 @@ from legato.nn.ode import cosine_grid, guided
 from legato.protocols import FlowFacts, FlowWindow
 
 from .config import PiccoloConfig
+from .speaker import SpeakerEncoder
+from .voices import PiccoloVoice
 
 BRANCHES = 2
 """With and without conditioning, for guidance."""
+
+REFERENCE_SEED = 0
+"""Of the noise that a reference is held to; the same for every utterance, so it is computed once per voice."""
 
 Past = Literal["kv", "recompute"]
 
@@ -91,6 +99,10 @@ class PiccoloFlow(nn.Module):
         self.config, self.past = config, past
         self.encoder = TokenEncoder(config.codes, config.dit.width, config.mel_bins)
         self.dit = BlockDiT(config.dit)
+        self.speaker: SpeakerEncoder | None = None
+        if config.speaker_width:
+            self.speaker = SpeakerEncoder(config.mel_bins, config.mel_mean, config.mel_std, config.speaker_width)
+            self.speaker_inputs = Linear(config.speaker_width, config.dit.width)
         self._block = config.dit.block_frames
         self._block_tokens = self._block // config.rates.frames_per_token
         self._back_blocks = len(config.dit.look_back_layers)
@@ -109,13 +121,33 @@ class PiccoloFlow(nn.Module):
         grid = cosine_grid(self.config.ode_steps)
         self._grid = [float(t) for t in grid]
         self._modulations = self.dit.modulations(grid[:-1].to(self.dit.time_in.weight.device))
+        self._references: WeakKeyDictionary[PiccoloVoice, _History] = WeakKeyDictionary()
+
+    def features(self, codes: Tensor, speaker: Tensor | None) -> Tensor:
+        """Conditioning [B, 2n, bins + width] of codes [B, n] and who speaks [B, speaker_width]."""
+        features: Tensor = self.encoder(codes)
+        if speaker is None:
+            return features
+        return features + F.pad(self.speaker_inputs(speaker), (self.config.mel_bins, 0))[:, None]
+
+    def _branches(self, tokens: Tensor, voice: PiccoloVoice | None) -> Tensor:
+        """Features [branches, 2n, bins + width] with the tokens and without."""
+        device = self.dit.condition.weight.device
+        tokens = tokens.to(device)
+        branches = torch.stack([tokens, torch.full_like(tokens, self.config.codes)])
+        if voice is None:
+            return self.features(branches, None)
+        speaker = voice.speaker.to(device)
+        return self.features(branches, torch.stack([speaker, torch.zeros_like(speaker)]))
 
     def open(self, window: FlowWindow) -> None:
         device = self.dit.condition.weight.device
-        fresh, tokens = window.noise.to(device), window.tokens.to(device)
-        branches = torch.stack([tokens, torch.full_like(tokens, self.config.codes)])
-        features = self.encoder(branches)
+        fresh = window.noise.to(device)
+        voice: PiccoloVoice | None = window.voice.facts
+        features = self._branches(window.tokens, voice)
         history: _History | None = window.history
+        if history is None and voice is not None:
+            history = window.history = self._reference(voice)
         empty = fresh.new_zeros(0, self._block, self.config.mel_bins)
         recompute = self.past == "recompute" and history is not None
         known, noise = (history.mel, history.noise) if recompute and history is not None else (empty, empty)
@@ -137,6 +169,26 @@ class PiccoloFlow(nn.Module):
         """[…, F, C] → […, blocks, b, C], the last block filled with zeros."""
         missing = -frames.shape[-2] % self._block
         return F.pad(frames, (0, 0, 0, missing)).unflatten(-2, (-1, self._block))
+
+    @torch.inference_mode()
+    def _reference(self, voice: PiccoloVoice) -> _History:
+        """The past that a voice gives to its utterances: a pure function of the voice, kept while that lives."""
+        if (kept := self._references.get(voice)) is not None:
+            return kept
+        device = self.dit.condition.weight.device
+        known = self._blocks(((voice.mel - self.config.mel_mean) / self.config.mel_std).to(device))
+        noise = torch.randn(known.shape, generator=torch.Generator().manual_seed(REFERENCE_SEED)).to(device)
+        conditioning = self.dit.condition(self._blocks(self._branches(torch.tensor(voice.mel_codes), voice)))
+        near = _neighbours(len(voice.mel), self._block, device, from_memory=False)
+        last = torch.arange(1, BRANCHES + 1) * len(known) - 1
+        stored = []
+        for step, t in enumerate(self._grid[:-1]):
+            x = (self.dit.state_inputs((1 - t) * noise + t * known) + conditioning).flatten(0, 1)
+            steps = torch.full((len(x),), step, device=device)
+            _, own = self.dit(x, self._modulations, steps, near, [None] * self._back_blocks)
+            stored.append([(k[last].clone(), v[last].clone()) for k, v in own])
+        self._references[voice] = _History(stored=stored, noise=noise, mel=known)
+        return self._references[voice]
 
     @torch.inference_mode()
     def advance(self, windows: Seq[FlowWindow]) -> None:

@@ -1,8 +1,6 @@
-"""English text → phoneme ids → prompt. Phonemes are misaki's (Kokoro's alphabet), by the g2p of hibari-tts."""
+"""Text → phoneme ids → prompt, for the first voice (English) and for voices with a reference (two languages)."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from torch import Tensor
 
@@ -11,10 +9,15 @@ from legato.protocols import Prompt
 from legato.types import Utterance
 
 from .config import PiccoloConfig
+from .g2p import Phonemes
 from .lm import MAX_CODES_PER_UTTERANCE, TextSynchronous
+from .mandarin import has_han
+from .voices import PiccoloVoice
 
 EDGE = 0
 """The id at both ends of an utterance."""
+
+HAN_BLOCKS = ((0x3000, 0x303F), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xFF00, 0xFFEF))
 
 
 class PiccoloFrontend:
@@ -23,20 +26,18 @@ class PiccoloFrontend:
     continues = False
 
     def __init__(self, config: PiccoloConfig, table: Tensor) -> None:
-        from hibari.g2p import G2P
-
         self.config, self.table = config, table
-        self._g2p: Any = G2P()
+        self.phonemes = Phonemes()
 
     def check(self, text: str) -> None:
-        foreign = next((c for c in text if c.isalpha() and ord(c) > _LAST_LATIN), None)
+        foreign = next((c for c in text if c.isalpha() and not self._reads(ord(c))), None)
         if foreign is not None:
-            raise UnsupportedFeature(f"this voice speaks English; it cannot read {foreign!r}", "input")
+            spoken = "English and Mandarin" if self.config.languages else "English"
+            raise UnsupportedFeature(f"this voice speaks {spoken}; it cannot read {foreign!r}", "input")
 
-    def phonemes(self, text: str) -> str:
-        """Phoneme characters of one utterance. The g2p takes the stop after a final "A.P.I." for part of the word."""
-        phonemes, mark = str(self._g2p(text)), text.rstrip()[-1:]
-        return phonemes + mark if mark in _END_MARKS and not phonemes.endswith(mark) else phonemes
+    def _reads(self, letter: int) -> bool:
+        han = any(first <= letter <= last for first, last in HAN_BLOCKS)
+        return letter <= _LAST_LATIN or (han and "zh" in self.config.languages)
 
     def prompt(self, utterance: Utterance) -> Prompt | None:
         self.check(utterance.text)
@@ -46,16 +47,19 @@ class PiccoloFrontend:
             return None
         ids = (EDGE, *spoken, EDGE)
         continuation = TextSynchronous(ids, self.config, self.table)
+        voice: PiccoloVoice | None = utterance.voice.facts
+        reference = tuple(self.config.first_code_id + code for code in voice.codes) if voice else ()
+        language = self.config.language_ids("zh" if has_han(utterance.text) else "en")
         return Prompt(
             utterance=utterance.id,
-            token_ids=(*ids, self.config.begin_of_audio, *ids[: continuation.given]),
+            token_ids=(*reference, *language, *ids, self.config.begin_of_audio, *ids[: continuation.given]),
             continuation=continuation,
             sampling=utterance.sampling or self.config.sampling,
             seed=utterance.seed,
-            max_positions=2 * len(ids) + 1 + MAX_CODES_PER_UTTERANCE,
+            max_positions=len(reference) + len(language) + 2 * len(ids) + 1 + MAX_CODES_PER_UTTERANCE,
+            shared_tokens=len(reference),
             use_cache=utterance.use_cache,
         )
 
 
-_END_MARKS = (".", "!", "?")
 _LAST_LATIN = 0x24F

@@ -1,4 +1,5 @@
-"""Piccolo's safetensors files → nets. The files keep the names they were trained with; this is the table between."""
+"""Piccolo's safetensors files → nets. The first voice's files keep the names they were trained with; this is the table
+between. Files of format 2 have the nets' own names."""
 
 from __future__ import annotations
 
@@ -51,9 +52,12 @@ VOCODER_NAMES = (
 )
 
 
-def load_lm(net: nn.Module, path: Path) -> None:
+def load_lm(net: nn.Module, path: Path, own_names: bool = False) -> None:
     """Fill a PiccoloLM; query, key and value (and gate and up) projections become one matrix each."""
     raw = read_tensors(path)
+    if own_names:
+        load_strict(net, raw, path)
+        return
     tensors = {}
     for layer in {match[1] for name in raw if (match := re.match(r"layers\.(\d+)\.", name))}:
         old, new = f"layers.{layer}.", f"decoder.layers.{layer}."
@@ -66,9 +70,13 @@ def load_lm(net: nn.Module, path: Path) -> None:
     load_strict(net, tensors | _renamed(raw, LM_NAMES), path)
 
 
-def load_flow(net: nn.Module, path: Path) -> None:
+def load_flow(net: nn.Module, path: Path, own_names: bool = False) -> None:
     """Fill a PiccoloFlow; its input projection is split into the noisy mel's part and the rest."""
-    tensors = _renamed(read_tensors(path), FLOW_NAMES)
+    raw = read_tensors(path)
+    if own_names:
+        load_strict(net, raw, path)
+        return
+    tensors = _renamed(raw, FLOW_NAMES)
     try:
         weight, bias = tensors.pop("inp.weight"), tensors.pop("inp.bias")
         mel_bins = tensors["dit.outputs.bias"].shape[0]

@@ -1,0 +1,147 @@
+"""Sound of a request → samples of one channel at 16 kHz. Files are decoded by PyAV, rates changed by soxr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from contextlib import contextmanager
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+
+from legato.errors import ConfigError, RequestError
+
+from .mel import SAMPLE_HZ
+
+MAX_SOUND_SECONDS = 300
+"""What the model's own front end takes; it cuts off the rest without a word, we refuse."""
+
+MAX_CHANNELS = 8
+"""PyAV reads beyond its memory when it is asked for the samples of more."""
+
+FORMATS = "aac,aiff,amr,avi,caf,flac,flv,matroska,webm,mov,mp4,m4a,mp3,mpeg,mpegts,ogg,wav,w64"
+"""Containers that hold their own content. Those that name other files or addresses are not among them."""
+
+NOWHERE = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
+PARAM = "messages"
+
+
+@contextmanager
+def opened(content: bytes | Path, name: str) -> Iterator[av.container.InputContainer]:
+    """A media file's container. It reads nothing but the content. Raises RequestError when that cannot be read."""
+    try:
+        data = content if isinstance(content, bytes) else content.read_bytes()
+    except OSError as error:
+        raise RequestError(f"{name} cannot be opened: {error.strerror}", PARAM) from error
+    if not data:
+        raise RequestError(f"{name} is empty", PARAM)
+    try:
+        with av.open(BytesIO(data), "r", options=NOWHERE) as container:
+            yield container
+    except av.FFmpegError as error:
+        raise RequestError(f"{name} cannot be read: {error.strerror}", PARAM) from error
+
+
+def read_sound(content: bytes | Path, name: str) -> np.ndarray:
+    """Samples float32 [n] at SAMPLE_HZ of a sound file, or of the sound of a film.
+
+    Raises RequestError when it is damaged, holds no sound, or is longer than MAX_SOUND_SECONDS.
+    """
+    with opened(content, name) as container:
+        if not readable(container.streams.audio):
+            raise RequestError(f"{name} holds no sound that can be read", PARAM)
+        stream = container.streams.audio[0]
+        rate, pieces, samples = stream.rate, [], 0
+        to_float = av.AudioResampler(format="fltp")
+        for frame in container.decode(stream):
+            if frame.sample_rate != rate:
+                raise RequestError(f"{name} changes its rate from {rate} to {frame.sample_rate} Hz", PARAM)
+            if frame.layout.nb_channels > MAX_CHANNELS:
+                raise RequestError(
+                    f"{name} has {frame.layout.nb_channels} channels; at most {MAX_CHANNELS} are read", PARAM
+                )
+            for part in to_float.resample(frame):
+                pieces.append(_mono(part.to_ndarray()))
+                samples += part.samples
+            _check_length(samples / rate, name)
+    if not samples:
+        raise RequestError(f"{name} holds no samples", PARAM)
+    return at_16_khz(np.concatenate(pieces), rate, name)
+
+
+def has_sound(content: bytes | Path, name: str) -> bool:
+    """Whether a film has a sound track."""
+    with opened(content, name) as container:
+        return readable(container.streams.audio)
+
+
+def readable(streams: Seq[Any]) -> bool:
+    """Whether there are tracks, the first of them in a codec that is known."""
+    return bool(streams) and streams[0].codec_context is not None
+
+
+def at_16_khz(wave: np.ndarray, sample_rate_hz: int | None, name: str) -> np.ndarray:
+    """Samples float32 [n] at SAMPLE_HZ of a wave [n] or [channels, n]. Raises RequestError for what is no sound."""
+    mono = checked(wave, sample_rate_hz, name)
+    assert sample_rate_hz is not None
+    _check_length(len(mono) / sample_rate_hz, name)
+    if sample_rate_hz == SAMPLE_HZ:
+        return mono
+    resampled: np.ndarray = extra("soxr").resample(mono, sample_rate_hz, SAMPLE_HZ)
+    return resampled
+
+
+def checked(wave: np.ndarray, sample_rate_hz: int | None, name: str) -> np.ndarray:
+    """One channel float32 [n] of a wave. Raises RequestError when it is empty, of another type or not finite."""
+    if not isinstance(sample_rate_hz, int) or sample_rate_hz <= 0:
+        raise RequestError(f"{name} needs its sample_rate_hz, which is {sample_rate_hz!r}", PARAM)
+    if wave.ndim not in (1, 2) or not np.issubdtype(wave.dtype, np.floating):
+        raise RequestError(f"{name} must be float samples [n] or [channels, n], not {wave.dtype} {wave.shape}", PARAM)
+    if not wave.size:
+        raise RequestError(f"{name} holds 0 samples", PARAM)
+    mono = _mono(wave)
+    if not np.isfinite(mono).all():
+        raise RequestError(f"{name} holds samples that are not numbers (NaN or infinite)", PARAM)
+    return np.ascontiguousarray(mono, np.float32)
+
+
+def _mono(wave: np.ndarray) -> np.ndarray:
+    """The mean of all channels; what is not finite stays so."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        mono: np.ndarray = wave.mean(0) if wave.ndim == 2 else wave
+    return mono
+
+
+def _check_length(seconds: float, name: str) -> None:
+    if seconds > MAX_SOUND_SECONDS:
+        raise RequestError(f"{name} is longer than {MAX_SOUND_SECONDS} s", PARAM)
+
+
+class Stream:
+    """A wave that comes in pieces → the same at SAMPLE_HZ."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        self.sample_rate_hz = sample_rate_hz
+        same = sample_rate_hz == SAMPLE_HZ
+        self._resampler: Any = None if same else extra("soxr").ResampleStream(sample_rate_hz, SAMPLE_HZ, 1)
+
+    def push(self, wave: np.ndarray) -> np.ndarray:
+        """Samples that follow from this piece float32 [n]."""
+        return wave if self._resampler is None else self._resampler.resample_chunk(wave)
+
+    def finish(self) -> np.ndarray:
+        """Samples that were held back."""
+        nothing = np.zeros(0, np.float32)
+        return nothing if self._resampler is None else self._resampler.resample_chunk(nothing, last=True)
+
+
+def extra(module: str) -> Any:
+    """A library of the extra `qwen`. Raises ConfigError that says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"this model needs {module}: pip install 'legato-speech[qwen]'") from error

@@ -1,0 +1,1 @@
+"""The nets of piccolo, learned: corpora, losses, schedules and one trainer per net. `recipes/piccolo` runs it."""

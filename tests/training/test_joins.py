@@ -1,0 +1,32 @@
+"""The join meter finds a seam that was planted, and none where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from legato.training.joins import measure_joins
+
+BLOCK = round(0.32 * 24_000)
+
+
+def speech(seconds: int, seed: int) -> np.ndarray:
+    """Noise whose loudness wanders."""
+    order = np.random.default_rng(seed)
+    loudness = np.repeat(10 ** (np.cumsum(order.normal(0, 1.0, seconds * 100)) / 40 - 1), 240)
+    return (loudness * order.normal(size=len(loudness))).astype(np.float32)
+
+
+def test_no_seam() -> None:
+    joins = measure_joins([speech(20, seed) for seed in range(3)])
+    assert 0.85 < joins.ratio < 1.15
+    assert joins.line_db < 9
+
+
+def test_a_planted_seam_is_found() -> None:
+    waves = [speech(20, seed) for seed in range(3)]
+    for wave in waves:
+        for block in range(0, len(wave) // BLOCK, 2):
+            wave[block * BLOCK : (block + 1) * BLOCK] *= 2
+    joins = measure_joins(waves)
+    assert joins.ratio > 1.8
+    assert joins.line_db > 12
