@@ -33,7 +33,7 @@ ALLOWED = {
     "door": "types errors config protocols conversation text",
     "lm": "types errors protocols conversation nn",
     "synth": "types errors protocols nn",
-    "families": "types errors protocols conversation nn text",
+    "families": "types errors audio_file protocols conversation nn text",
     "core": CORE,
     "engine": ENGINE,
     "fit": "errors config protocols",

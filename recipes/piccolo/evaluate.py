@@ -3,6 +3,7 @@
     pip install "legato-speech[training]"
     python recipes/piccolo/evaluate.py --checkpoint DIR|piccolo --asr DIR [--languages en zh mixed] [--unseen CORPUS] \\
         [--samples DIR] [--out results.json]
+    python recipes/piccolo/evaluate.py --spoken CORPUS --asr DIR --languages zh      # a teacher's own speech
 
 `--asr` holds whisper-base for CTranslate2. The sentences beside this file are in no training text. `--unseen` is a
 corpus of speakers that were kept out of training (speak.py --unseen); each is cloned from one of its utterances.
@@ -47,6 +48,7 @@ class Spoken:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", default="piccolo", help="checkpoint folder, or the name of an embedded voice")
+    parser.add_argument("--spoken", type=Path, help="judge what a corpus holds (speak.py --read) instead")
     parser.add_argument("--asr", required=True, type=Path, help="folder of whisper-base for CTranslate2")
     parser.add_argument("--languages", nargs="+", default=["en"], choices=("en", "zh", "mixed"))
     parser.add_argument("--voice", action="append", default=[], metavar="LANGUAGE=VOICE")
@@ -57,6 +59,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     listener = Listener(options.asr)
+    results = _of_corpus(options, listener) if options.spoken else _of_checkpoint(options, listener)
+    print(_table(results))
+    if options.out:
+        options.out.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _of_checkpoint(options: argparse.Namespace, listener: Listener) -> dict[str, object]:
     voices = dict(pair.split("=", 1) for pair in options.voice)
     results: dict[str, object] = {}
     with legato.load(options.checkpoint) as engine:
@@ -71,9 +80,14 @@ def main() -> None:
             _write_samples(options.samples, language, spoken)
         if options.unseen:
             results["clones"] = _clones(engine, options.unseen, listener)
-    print(_table(results))
-    if options.out:
-        options.out.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return results
+
+
+def _of_corpus(options: argparse.Namespace, listener: Listener) -> dict[str, object]:
+    corpus = Corpus([options.spoken])
+    chosen = range(min(options.limit, len(corpus)))
+    spoken = [Spoken(corpus.utterances[i].text, corpus.wave(i), 0.0) for i in chosen]
+    return {options.languages[0]: _judged(spoken, options.languages[0], listener)}
 
 
 def _say(engine: SpeechEngine, text: str, voice: object, seed: int) -> Spoken:

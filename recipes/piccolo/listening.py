@@ -43,10 +43,11 @@ def error_rate(said: list[str], heard: list[str]) -> tuple[float, list[dict[str,
 
 
 def units(text: str) -> list[str]:
-    """Characters one by one and lower-case words; digits of English sentences spelled, punctuation aside."""
+    """Characters one by one and lower-case words; in English digits are spelled, and harbour is harbor."""
     text = text.lower().replace("'", "").replace("’", "")
     if not re.search("[\u4e00-\u9fff]", text):
         text = re.sub(r"\d+", _in_words, text.replace("-", " ")).replace("-", " ")
+        text = re.sub(r"([a-z]{3,})our\b", r"\1or", text)
     return re.findall("[\u4e00-\u9fff]|[a-z0-9]+", text)
 
 

@@ -6,7 +6,7 @@
 `--model` is the teacher's ONNX file with its durations as one more output (durations.py). `--minutes` counts what is in
 the corpus, so a second call goes on where the first stopped. Kokoro's speakers are convex blends of voice packs of one
 language; the packs in HELD_OUT are never used, so that cloning can be tried on voices nobody has learned: with
-`--unseen` they, and blends of them, are all that speaks.
+`--unseen` they, and blends of them, are all that speaks. `--read FILE --speaker PACK` has one pack read a file instead.
 """
 
 from __future__ import annotations
@@ -53,20 +53,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("teacher", choices=("hibari", "kokoro"))
     parser.add_argument("--model", required=True, type=Path)
-    parser.add_argument("--texts", required=True, type=Path)
+    parser.add_argument("--texts", type=Path)
     parser.add_argument("--voices", type=Path, help="folder of Kokoro's voice packs (*.bin)")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--minutes", required=True, type=float)
+    parser.add_argument("--read", type=Path, help="lines for one Kokoro voice to read, instead of --texts")
+    parser.add_argument("--speaker", default="zf_xiaoxiao", help="whose voice --read is in")
     parser.add_argument("--unseen", action="store_true", help="speak with the packs kept out of training only")
     options = parser.parse_args()
     writer = CorpusWriter(options.out)
     session = _session(options.model)
     if options.teacher == "hibari":
         lines, render = _hibari_lines(options.texts), _hibari(session)
+    elif options.read:
+        pack = _packs(options.voices, options.speaker in HELD_OUT)[options.speaker]
+        texts = options.read.read_text(encoding="utf-8").splitlines()
+        language = "zh" if options.speaker.startswith(PREFIXES["zh"]) else "en"
+        lines, render = (Line(text, language, options.speaker, pack) for text in texts), _kokoro(session)
     else:
         packs = _packs(options.voices, options.unseen)
         lines, render = _kokoro_lines(options.texts, packs, writer.count, options.unseen), _kokoro(session)
-    _speak(writer, lines, render, options.minutes, skip=writer.count if options.teacher == "hibari" else 0)
+    in_order = options.teacher == "hibari" or options.read
+    _speak(writer, lines, render, options.minutes, skip=writer.count if in_order else 0)
 
 
 def _speak(
@@ -76,16 +84,18 @@ def _speak(
     minutes: float,
     skip: int,
 ) -> None:
+    """Render lines until the corpus holds so many minutes; the first `skip` that could be read are there already."""
     phonemize = Phonemes()
     inventory = json.loads((WEIGHTS / "config.json").read_text(encoding="utf-8"))["phonemes"]["vocab"]
     begun, cpu, before = time.monotonic(), time.process_time(), writer.seconds
-    for number, line in enumerate(lines):
-        if number < skip:
-            continue
+    for line in lines:
         if writer.seconds >= 60 * minutes:
             break
         ids = [0, *(inventory[c] for c in phonemize(line.text) if c in inventory), 0]
         if not PHONEMES[0] <= len(ids) <= PHONEMES[1]:
+            continue
+        if skip:
+            skip -= 1
             continue
         wave, durations = render(line, ids)
         spoken = Spoken(line.text, line.language, line.speaker, tuple(ids), tuple(int(d) for d in durations), 0, 0)

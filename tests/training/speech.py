@@ -24,12 +24,12 @@ def say(phonemes: tuple[int, ...], durations: tuple[int, ...], pitch_hz: float) 
     return np.concatenate(pieces).astype(np.float32)
 
 
-def write_corpus(folder: Path, utterances: int = 24, seed: int = 0) -> None:
-    """Utterances of about two seconds, by two speakers in turn."""
-    order, writer = np.random.default_rng(seed), CorpusWriter(folder)
+def write_corpus(folder: Path, utterances: int = 24, phonemes: int = 16) -> None:
+    """Utterances of about two seconds (16 phonemes), by two speakers in turn."""
+    order, writer = np.random.default_rng(0), CorpusWriter(folder)
     for number in range(utterances):
-        ids = (0, *(int(i) for i in order.choice(PHONEMES, 16)), 0)
-        durations = (8, *(int(d) for d in order.integers(3, 8, 16)), 8)
+        ids = (0, *(int(i) for i in order.choice(PHONEMES, phonemes)), 0)
+        durations = (8, *(int(d) for d in order.integers(3, 8, phonemes)), 8)
         speaker = number % len(SPEAKERS)
         spoken = Spoken("chords", "en", SPEAKERS[speaker], ids, durations, 0, 0)
         writer.add(spoken, say(ids, durations, pitch_hz=(110.0, 220.0)[speaker]))

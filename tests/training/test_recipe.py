@@ -90,6 +90,7 @@ def test_settings_that_are_unknown_are_named(tmp_path: Path, text: str, named: s
 def test_error_rate_counts_characters_and_words() -> None:
     listening = script("listening")
     assert listening.units("我买了20张Ticket。") == ["我", "买", "了", "20", "张", "ticket"]
+    assert listening.units("Your neighbour's harbour") == ["your", "neighbours", "harbor"]
     assert listening.units("Well-known cats, isn't it?") == ["well", "known", "cats", "isnt", "it"]
     said = ["我买了20张ticket。", "Twenty-one cats!", "他说话"]
     rate, misheard = listening.error_rate(said, ["我卖了20张ticket", "twenty one cat", "他说话"])

@@ -16,12 +16,10 @@ from legato.protocols import FlowWindow
 from legato.training.codec import Codec, CodecSettings, CodecTask
 from legato.training.corpus import Corpus
 from legato.training.flow import FlowTask, FlowTraining, learning_flow
-from legato.training.lm import IGNORED, LMSettings, LMTask, learning_lm, phoneme_table, stream
+from legato.training.lm import IGNORED, LMSettings, LMTask, learning_lm, phoneme_table, prompted, stream
 from legato.training.loop import Task
 from legato.training.vocoder import VocoderSettings, VocoderTask
 from legato.types import UtteranceId, Voice
-
-NO_PROMPT = np.zeros(0, np.int64)
 
 
 def falls(task: Task, steps: int, name: str, by: float) -> None:
@@ -68,10 +66,11 @@ def test_vocoder_learns(corpus: Corpus, config: PiccoloConfig) -> None:
 def test_stream_is_what_the_host_will_feed(corpus: Corpus, config: PiccoloConfig, prompt: int) -> None:
     """Sampling the targets one after another makes the continuation feed the very ids of the stream."""
     spoken, codes = corpus.utterances[4], corpus.codes(4)
-    learned = stream(spoken, codes, corpus.codes(6)[:prompt], config)
+    learned = prompted(stream(spoken, codes, config), corpus.codes(6)[:prompt], config)
     host = TextSynchronous(spoken.phonemes, config, None)
     start = int((learned.targets == IGNORED).sum()) + 1
     head = (*config.language_ids("en"), *spoken.phonemes, config.begin_of_audio, *spoken.phonemes[: host.given])
+    assert learned.ids[:prompt].tolist() == [config.first_code_id + code for code in corpus.codes(6)[:prompt]]
     assert tuple(learned.ids[prompt:start]) == head
     fed: list[int] = []
     for target in learned.targets[start - 1 :]:
@@ -86,7 +85,7 @@ def test_lm_learns_in_the_net_that_runs(corpus: Corpus, config: PiccoloConfig) -
     """Teacher-forced hidden states of padded sequences equal those of the paged steps."""
     task = LMTask(learning_lm(config), config, corpus, LMSettings())
     net = task.learners["lm"].net.eval()
-    streams = [stream(corpus.utterances[i], corpus.codes(i), NO_PROMPT, config) for i in (0, 1)]
+    streams = [stream(corpus.utterances[i], corpus.codes(i), config) for i in (0, 1)]
     seen: list[torch.Tensor] = []
     logits = net.logits
     net.logits = lambda hidden: seen.append(hidden) or logits(hidden)  # type: ignore[assignment, func-returns-value]

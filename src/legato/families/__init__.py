@@ -10,7 +10,8 @@ from pathlib import Path
 from legato.errors import CheckpointError, UnknownModel
 from legato.protocols import LoadOptions, SpeechModel
 
-from .hub import fetch, is_hub_id
+from .hub import fetch
+from .hub import is_hub_id as is_hub_id
 
 FAMILIES = {
     "piccolo": "legato.families.piccolo",

@@ -99,6 +99,7 @@ class CodecTask:
         self._learner = Learner(net.to(self.device).train(), settings.rate)
         self.learners = {"codec": self._learner}
         self._long = np.asarray(self._long_enough(corpus.training))
+        self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def step(self, factor: float) -> dict[str, float]:
         chosen = self._order.choice(self._long, self.settings.batch)
@@ -135,15 +136,22 @@ class CodecTask:
         frames = self.settings.frames
         parts: list[tuple[np.ndarray, ...]] = []
         for index in chosen:
-            spoken = self.corpus.utterances[index]
-            start, other = (int(order.integers(0, (spoken.frames - frames) // 2 + 1)) * 2 for _ in range(2))
-            times = (np.arange(start, start + frames) + 0.5) * FRAME_S
-            said = np.asarray(spoken.phonemes)[spoken.phoneme_at(times)]
-            height = _relative(self.corpus.pitch(index))[start : start + frames]
+            whole = self.corpus.utterances[index].frames
+            start, other = (int(order.integers(0, (whole - frames) // 2 + 1)) * 2 for _ in range(2))
+            said, height = self._labels(index)
             mel, elsewhere = (self.corpus.mel(index, at, frames) for at in (start, other))
-            parts.append((mel, elsewhere, said, height))
+            parts.append((mel, elsewhere, said[start : start + frames], height[start : start + frames]))
         stacked = (torch.from_numpy(np.stack(part)).to(self.device) for part in zip(*parts, strict=True))
         return _Crops(*stacked)
+
+    def _labels(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Phoneme ids and relative pitch [F] of an utterance, computed once."""
+        if index not in self._known:
+            spoken = self.corpus.utterances[index]
+            times = (np.arange(spoken.frames) + 0.5) * FRAME_S
+            said = np.asarray(spoken.phonemes)[spoken.phoneme_at(times)]
+            self._known[index] = said, _relative(self.corpus.pitch(index))
+        return self._known[index]
 
 
 def _relative(pitch: np.ndarray) -> np.ndarray:

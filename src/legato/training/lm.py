@@ -50,12 +50,12 @@ class Stream:
     targets: np.ndarray
 
 
-def stream(spoken: Spoken, codes: np.ndarray, prompt: np.ndarray, config: PiccoloConfig) -> Stream:
-    """One utterance with its `codes` [n], behind the codes of a `prompt` (may be empty)."""
+def stream(spoken: Spoken, codes: np.ndarray, config: PiccoloConfig) -> Stream:
+    """One utterance with its `codes` [n], without a prompt."""
     phonemes, lead = spoken.phonemes, config.lead_phonemes
     given = min(lead, len(phonemes))
     spoken_at = spoken.phoneme_at((np.arange(len(codes)) + 0.5) * TOKEN_S)
-    head = [*(prompt + config.first_code_id), *config.language_ids(spoken.language), *phonemes, config.begin_of_audio]
+    head = [*config.language_ids(spoken.language), *phonemes, config.begin_of_audio]
     fed, targets = list(phonemes[:given]), []
     for code, phoneme in zip(codes, spoken_at, strict=True):
         while given < len(phonemes) and given <= phoneme + lead:
@@ -68,6 +68,12 @@ def stream(spoken: Spoken, codes: np.ndarray, prompt: np.ndarray, config: Piccol
     fed += phonemes[given:]
     ids = np.asarray([*head, *fed], np.int64)
     return Stream(ids, np.asarray([IGNORED] * (len(ids) - len(targets)) + targets, np.int64))
+
+
+def prompted(plain: Stream, prompt: np.ndarray, config: PiccoloConfig) -> Stream:
+    """A stream behind the codes [m] of a prompt."""
+    nothing = np.full(len(prompt), IGNORED, np.int64)
+    return Stream(np.concatenate([prompt + config.first_code_id, plain.ids]), np.concatenate([nothing, plain.targets]))
 
 
 class _TeacherForced:
@@ -98,6 +104,7 @@ class LMTask:
         self._order = np.random.default_rng(settings.seed)
         self._learner = Learner(net.to(self.device).train(), settings.rate, average=settings.average)
         self.learners = {"lm": self._learner}
+        self._plain: dict[int, Stream] = {}
         self._batches = self._endless(corpus.training)
 
     def step(self, factor: float) -> dict[str, float]:
@@ -133,7 +140,9 @@ class LMTask:
         return ids.to(self.device), targets.to(self.device)
 
     def _stream(self, index: int, order: np.random.Generator) -> Stream:
-        return stream(self.corpus.utterances[index], self.corpus.codes(index), self._prompt(index, order), self.config)
+        if index not in self._plain:
+            self._plain[index] = stream(self.corpus.utterances[index], self.corpus.codes(index), self.config)
+        return prompted(self._plain[index], self._prompt(index, order), self.config)
 
     def _prompt(self, index: int, order: np.random.Generator) -> np.ndarray:
         """Some codes of another utterance of the same speaker, or none."""

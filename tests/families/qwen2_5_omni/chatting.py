@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -85,7 +86,7 @@ class Reply:
 
 
 class Dialogue:
-    """The writing half of the engine, step by step."""
+    """The writing half of the engine, step by step; first come, first served, or anybody with `urgency`."""
 
     def __init__(self, writer: Writer, spoken: Spoken, **config: object) -> None:
         settings = {"writer_kv_memory_mb": 16, "max_tokens_per_step": 256, **config}
@@ -94,6 +95,7 @@ class Dialogue:
         self.ids: dict[int, list[int]] = {}
         self.said: dict[int, str] = {}
         self.ended: list[int] = []
+        self.urgency: random.Random | None = None
 
     def ask(self, number: int, request: ChatRequest) -> OmniConversation:
         id = UtteranceId(number, 0)
@@ -109,7 +111,10 @@ class Dialogue:
             for item in media.commit(blocks, media.run(blocks)):
                 self.replies.encoded(item)
             return True
-        batch = lm.plan(lm.ready())
+        order = lm.ready()
+        if self.urgency is not None:
+            self.urgency.shuffle(order)
+        batch = lm.plan(order)
         if batch is None:
             return False
         for tokens in lm.commit(batch, lm.run(batch)):

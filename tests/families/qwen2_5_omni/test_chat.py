@@ -83,6 +83,22 @@ def test_every_company_and_budget_gives_the_same(writer: Writer, chat: OmniChat,
             assert torch.equal(reply.rows, wanted.rows), names[number]
 
 
+def test_with_few_pages_and_without_any_kept(writer: Writer, chat: OmniChat, alone: dict[str, Reply]) -> None:
+    """Conversations that take each other's pages away, and one that computes everything again for every id."""
+    names = ["sounding", "sound", "film", "text", "sound"]
+    dialogue = dialogue_of(writer, chat, writer_kv_memory_mb=1, max_tokens_per_step=64)
+    dialogue.urgency = random.Random(1)
+    for number, name in enumerate(names):
+        dialogue.ask(number, GOLDEN[name])
+        dialogue.step()
+    dialogue.ask(9, replace(GOLDEN["picture"], use_cache=False))
+    replies = dialogue.finish([*range(len(names)), 9])
+    assert dialogue.replies.lm.pool.counters.preempted
+    for number, name in [*enumerate(names), (9, "picture")]:
+        assert replies[number].ids == alone[name].ids
+        assert torch.equal(replies[number].rows, alone[name].rows), name
+
+
 def test_blocks_together_are_close_to_blocks_alone(encoder: OmniEncoder, chat: OmniChat) -> None:
     blocks = [b for name in ("sound", "picture", "film") for b in chat.prepare(GOLDEN[name]).pieces.take_blocks()]
     together = OmniEncoder(encoder.ear, encoder.eye, encoder.limits, together=True)

@@ -164,6 +164,9 @@ def test_tensors_that_lack_or_do_not_fit(own: Path, thinker_config: ThinkerConfi
     ):
         with pytest.raises(CheckpointError, match=message):
             load({name: tensor})
+    save_file({n: t for n, t in known.items() if n != "thinker.lm_head.weight"}, shard)
+    with pytest.raises(CheckpointError, match="lacks thinker.lm_head.weight"):
+        Tensors(own, ("thinker.",)).elements("thinker.")
 
 
 def test_numbers_come_in_the_dtype_asked_for(tensors: Tensors, thinker_config: ThinkerConfig) -> None:

@@ -21,7 +21,17 @@ from legato.families import load as load_by_name
 from legato.families.qwen2_5_omni import Choices, load, memory
 from legato.families.qwen2_5_omni.frontend import READ_ALOUD, ReadAloud
 from legato.protocols import LoadOptions, SpeechModel
-from legato.types import AudioChunk, ChatRequest, Message, Part, SpeechRequest, TextDelta, Utterance, UtteranceId
+from legato.types import (
+    AudioChunk,
+    ChatRequest,
+    Message,
+    Part,
+    Sampling,
+    SpeechRequest,
+    TextDelta,
+    Utterance,
+    UtteranceId,
+)
 
 from .conftest import DATA
 
@@ -152,6 +162,23 @@ def test_company_changes_nothing(quick: SpeechModel) -> None:
         assert len(one.wave) % 480 == 0
     assert [len(heard[n].wave) > 0 for n in range(5)] == [True, True, True, False, False]
     assert heard[2].text == "" and heard[3].text
+
+
+def test_without_the_cache_the_same_is_said(quick: SpeechModel) -> None:
+    for request in (requests()[0], requests()[2]):
+        heard = []
+        for use_cache in (True, False):
+            room = Room(quick)
+            submit(room, 0, replace(request, use_cache=use_cache))
+            heard.append(room.run()[0])
+        assert heard[0].text == heard[1].text and len(heard[0].wave)
+        assert np.array_equal(heard[0].wave, heard[1].wave)
+
+
+def test_a_way_of_drawing_it_does_not_have(quick: SpeechModel) -> None:
+    room = Room(quick)
+    room.chat(0, ChatRequest(QUESTION, speech_sampling=Sampling(ras_window=10)))
+    assert isinstance(room.run()[0].error, UnsupportedFeature)
 
 
 def test_nothing_is_held_when_all_have_ended(quick: SpeechModel) -> None:

@@ -125,6 +125,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"no sound at all" * 50, "cannot be read"),
         (sound_file(sine(1), 16000)[:30], "cannot be read|no samples"),
+        (sound_file(np.zeros((39, 100), np.float32), 16000), "has 39 channels; at most 8"),
         (f"ffconcat version 1.0\nfile '{secret}'\n".encode(), "cannot be read"),
         (playlist.encode(), "cannot be read"),
         (tmp_path / "nothing.wav", "cannot be opened"),

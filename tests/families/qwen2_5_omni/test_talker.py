@@ -22,7 +22,7 @@ from legato.types import Sampling, UtteranceId
 
 from .conftest import NAMES, ROW_TILE
 from .drive import stage
-from .talking import GOLDEN, GREEDY, SEED, VOICES, advance, make_speech, reply, speak, talking
+from .talking import GOLDEN, GREEDY, SEED, VOICES, Reply, advance, make_speech, reply, speak, talking
 from .tiny import IDS
 
 
@@ -169,27 +169,28 @@ def test_pages_of_the_prompt_are_shared_and_those_behind_it_are_not(
         assert (speaker.pool.counters.shared - shared) in ((4, 5) if number else (0,))
 
 
-def test_rows_of_the_voice_are_never_shared(thinker: Thinker, talker: Talker, prompts: dict[str, Step]) -> None:
-    """30 rows and two fill four pages of 8 exactly: the last of them holds the voice's row."""
+def keys_behind_the_prompt(one: Reply) -> list[int]:
+    """What stands in a prefix cache for the rows of the voice and the reply."""
+    handover, talker = one.writing.handover, one.speech.continuation
+    handover.announce([(0, 0, 0)], [5])
+    handover.close_prompt(1)
+    handover.put(0, torch.zeros(4, 64))
+    prompt, closing = talker.poll(), talker.poll()
+    assert prompt is not None and closing is not None and prompt.keys == (5,) and not closing.more
+    steps = [closing, *(talker.accept(code) for code in (1, 2))]
+    return [key for step in steps for key in step.keys or ()]
+
+
+def test_rows_behind_the_prompt_are_never_shared(thinker: Thinker, talker: Talker, prompts: dict[str, Step]) -> None:
+    """They hold the voice and what was drawn: no two replies have a key in common, and none is an id."""
     speech = make_speech(thinker, talker)
-    speaker = talking(talker, page_size=8)
-    whole = prompts["text"]
-    assert whole.places is not None and whole.vectors is not None
-    step = replace(whole, feed=whole.feed[:30], places=whole.places[:30], vectors=whole.vectors[:30])
-    heard = []
-    for number, voice in enumerate(("Chelsie", "Ethan", "Ethan")):
-        one = reply(speech, step, voice, None, number=number)
-        writer = stage(thinker)
-        writer.add(one.writer)
-        while len(writer):
-            advance(writer)
-        if number == 2:
-            speaker = talking(talker, page_size=8)
-        speaker.add(one.speech)
-        while len(speaker):
-            one.codes += [code for tokens in advance(speaker) for code in tokens.ids]
-        heard.append(one.codes)
-    assert heard[0] != heard[1] == heard[2]
+    keys = [
+        keys_behind_the_prompt(reply(speech, prompts["text"], voice, None, number=number))
+        for number, voice in enumerate(("Chelsie", "Ethan", "Chelsie"))
+    ]
+    found = [key for of_one in keys for key in of_one]
+    assert len(set(found)) == len(found) == 12
+    assert all(-(2**63) <= key < 0 for key in found)
 
 
 def test_cancelling_leaves_nothing(thinker: Thinker, talker: Talker, prompts: dict[str, Step]) -> None:

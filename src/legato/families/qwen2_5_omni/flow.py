@@ -4,7 +4,7 @@ One `advance` is one evaluation of the net (36 per window with nine intervals of
 last finished block are kept at the look-back layers, for every evaluation and both guidance branches: a window computes
 its own blocks and its look-ahead, and nothing that was spoken is computed again. What a window cannot see is what lies
 beyond its look-ahead, so a reply in one window is the offline result; every block of look-ahead makes the difference
-about twenty times smaller (benchmarks/qwen_look_ahead.py).
+at least twenty times smaller with random weights (benchmarks/qwen_look_ahead.py).
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from legato.audio_file import opened, readable
 from legato.errors import RequestError
 
 from .parts import VisionConfig
-from .sounds import PARAM, extra, opened, readable
+from .sounds import PARAM, extra
 
 IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 MAX_IMAGE_PIXELS = 2**26
@@ -64,10 +65,7 @@ def read_picture(content: bytes | Path, vision: VisionConfig, limits: PixelLimit
     pillow, operations = extra("PIL.Image"), extra("PIL.ImageOps")
     try:
         image = pillow.open(BytesIO(data), formats=IMAGE_FORMATS)
-        if image.width * image.height > MAX_IMAGE_PIXELS:
-            raise RequestError(
-                f"{name} has {image.width} × {image.height} pixels; at most {MAX_IMAGE_PIXELS} are accepted", PARAM
-            )
+        _check_pixels(image.width, image.height, name)
         pixels = np.array(operations.exif_transpose(image).convert("RGB"))
     except pillow.DecompressionBombError as error:
         raise RequestError(f"{name} has too many pixels; at most {MAX_IMAGE_PIXELS} are accepted", PARAM) from error
@@ -77,16 +75,21 @@ def read_picture(content: bytes | Path, vision: VisionConfig, limits: PixelLimit
     return _together([_sized(pixels, size)], vision)[0]
 
 
+def _check_pixels(width: int, height: int, name: str) -> None:
+    if width * height > MAX_IMAGE_PIXELS:
+        raise RequestError(f"{name} has {width} × {height} pixels; at most {MAX_IMAGE_PIXELS} are accepted", PARAM)
+
+
 def read_film(content: bytes | Path, vision: VisionConfig, limits: PixelLimits, name: str) -> list[Pixels]:
     """Pictures in time of a video file, FILM_HZ of its pictures a second, `vision.patch_frames` in each.
 
     Raises RequestError when it is damaged, holds no pictures, or is too long for its share of the prompt.
     """
-    with opened(content, name) as container:
+    with opened(content, name, PARAM) as container:
         count, picture_hz = _count(container, _most_seconds(limits, vision), name)
     wanted = chosen(count, picture_hz, vision.patch_frames)
     most = _share(limits, len(wanted), vision)
-    with opened(content, name) as container:
+    with opened(content, name, PARAM) as container:
         stream = container.streams.video[0]
         size = fitted(stream.height, stream.width, vision.cell_pixels, limits.film_least, most, name)
         return _together(_decode(container, wanted, size), vision)
@@ -107,8 +110,9 @@ def _count(container: av.container.InputContainer, most_seconds: float, name: st
     if rate <= 0:
         raise RequestError(f"{name} does not say how many pictures a second it has", PARAM)
     count = 0
-    for _ in container.decode(stream):
+    for frame in container.decode(stream):
         count += 1
+        _check_pixels(frame.width, frame.height, name)
         if count > most_seconds * rate:
             raise RequestError(f"{name} is longer than {most_seconds:g} s, for which there is room", PARAM)
     if not count:

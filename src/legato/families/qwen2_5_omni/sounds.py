@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Sequence as Seq
-from contextlib import contextmanager
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 
+from legato.audio_file import decoded, opened, readable
 from legato.errors import ConfigError, RequestError
 
 from .mel import SAMPLE_HZ
@@ -20,30 +16,7 @@ from .mel import SAMPLE_HZ
 MAX_SOUND_SECONDS = 300
 """What the model's own front end takes; it cuts off the rest without a word, we refuse."""
 
-MAX_CHANNELS = 8
-"""PyAV reads beyond its memory when it is asked for the samples of more."""
-
-FORMATS = "aac,aiff,amr,avi,caf,flac,flv,matroska,webm,mov,mp4,m4a,mp3,mpeg,mpegts,ogg,wav,w64"
-"""Containers that hold their own content. Those that name other files or addresses are not among them."""
-
-NOWHERE = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
 PARAM = "messages"
-
-
-@contextmanager
-def opened(content: bytes | Path, name: str) -> Iterator[av.container.InputContainer]:
-    """A media file's container. It reads nothing but the content. Raises RequestError when that cannot be read."""
-    try:
-        data = content if isinstance(content, bytes) else content.read_bytes()
-    except OSError as error:
-        raise RequestError(f"{name} cannot be opened: {error.strerror}", PARAM) from error
-    if not data:
-        raise RequestError(f"{name} is empty", PARAM)
-    try:
-        with av.open(BytesIO(data), "r", options=NOWHERE) as container:
-            yield container
-    except av.FFmpegError as error:
-        raise RequestError(f"{name} cannot be read: {error.strerror}", PARAM) from error
 
 
 def read_sound(content: bytes | Path, name: str) -> np.ndarray:
@@ -51,37 +24,15 @@ def read_sound(content: bytes | Path, name: str) -> np.ndarray:
 
     Raises RequestError when it is damaged, holds no sound, or is longer than MAX_SOUND_SECONDS.
     """
-    with opened(content, name) as container:
-        if not readable(container.streams.audio):
-            raise RequestError(f"{name} holds no sound that can be read", PARAM)
-        stream = container.streams.audio[0]
-        rate, pieces, samples = stream.rate, [], 0
-        to_float = av.AudioResampler(format="fltp")
-        for frame in container.decode(stream):
-            if frame.sample_rate != rate:
-                raise RequestError(f"{name} changes its rate from {rate} to {frame.sample_rate} Hz", PARAM)
-            if frame.layout.nb_channels > MAX_CHANNELS:
-                raise RequestError(
-                    f"{name} has {frame.layout.nb_channels} channels; at most {MAX_CHANNELS} are read", PARAM
-                )
-            for part in to_float.resample(frame):
-                pieces.append(_mono(part.to_ndarray()))
-                samples += part.samples
-            _check_length(samples / rate, name)
-    if not samples:
-        raise RequestError(f"{name} holds no samples", PARAM)
-    return at_16_khz(np.concatenate(pieces), rate, name)
+    with opened(content, name, PARAM) as container:
+        pieces = [(_mono(piece), rate) for piece, rate in decoded(container, name, PARAM, MAX_SOUND_SECONDS)]
+    return at_16_khz(np.concatenate([mono for mono, _ in pieces]), pieces[0][1], name)
 
 
 def has_sound(content: bytes | Path, name: str) -> bool:
     """Whether a film has a sound track."""
-    with opened(content, name) as container:
+    with opened(content, name, PARAM) as container:
         return readable(container.streams.audio)
-
-
-def readable(streams: Seq[Any]) -> bool:
-    """Whether there are tracks, the first of them in a codec that is known."""
-    return bool(streams) and streams[0].codec_context is not None
 
 
 def at_16_khz(wave: np.ndarray, sample_rate_hz: int | None, name: str) -> np.ndarray:

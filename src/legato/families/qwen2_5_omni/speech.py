@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from legato.errors import PromptTooLong
+from legato.errors import PromptTooLong, UnsupportedFeature
 from legato.protocols import SHARE_ALL, Prompt
 from legato.types import ChatRequest, Sampling, UtteranceId, Voice
 
@@ -46,9 +46,14 @@ class Speech:
         return self.follow(id, handover, voice, Drawing(request.speech_sampling, request.seed, request.use_cache))
 
     def follow(self, id: UtteranceId, handover: Handover, voice: Voice, drawing: Drawing) -> Prompt:
-        """A prompt that follows the handover, whoever writes into it. Raises PromptTooLong for the talker's context."""
+        """A prompt that follows the handover, whoever writes into it.
+
+        Raises PromptTooLong for the talker's context, UnsupportedFeature for a way of drawing it does not have.
+        """
         facts: QwenVoice = voice.facts
         sampling = drawing.sampling or SAMPLING
+        if sampling.ras_window:
+            raise UnsupportedFeature("repetition-aware sampling: this model has top_k, top_p and a penalty", "sampling")
         known = handover.longest_prompt + CLOSING_ROWS
         codes = min(self.facts.max_codes, self.context - known)
         if codes < 1:

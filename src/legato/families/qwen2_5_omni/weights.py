@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ class Tensors:
         for file, names in self._by_file(prefix).items():
             with self._open(file) as opened:
                 for name in names:
-                    count += torch.Size(opened.get_slice(name).get_shape()).numel()
+                    count += torch.Size(self._found(opened.get_slice, name, file).get_shape()).numel()
         return count
 
     def read(self, prefix: str, dtype: torch.dtype = torch.float32, skip: tuple[str, ...] = ()) -> dict[str, Tensor]:
@@ -113,11 +113,14 @@ class Tensors:
         return by_file
 
     def _read(self, opened: Any, name: str, file: str, dtype: torch.dtype) -> Tensor:
+        tensor: Tensor = self._found(opened.get_tensor, name, file)
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    def _found(self, get: Callable[[str], Any], name: str, file: str) -> Any:
         try:
-            tensor: Tensor = opened.get_tensor(name)
+            return get(name)
         except SafetensorError as error:
             raise CheckpointError(f"{self.folder / file} lacks {name}, which {INDEX} says it holds") from error
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 class Uninitialised(TorchFunctionMode):
