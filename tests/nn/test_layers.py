@@ -39,7 +39,10 @@ def test_a_row_does_not_feel_its_neighbours(inputs: int, outputs: int, bias: boo
     torch.testing.assert_close(row, F.linear(ROWS[inputs], linear.weight, linear.bias), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize(("inputs", "outputs", "threads"), [(1024, 1024, (1, 2, 3, 4)), (768, 256, (1, 12, 16))])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "threads"),
+    [(1024, 1024, (1, 2, 3, 4, 12, 16)), (2816, 96, (1, 2, 16)), (768, 256, (1, 12, 16))],
+)
 @pytest.mark.parametrize("tile", [4, 16])
 def test_a_row_of_a_wide_layer_does_not_either(inputs: int, outputs: int, tile: int, threads: tuple[int, ...]) -> None:
     """MKL shares the sums of one wide tile out between threads, those of several tiles it does not."""
@@ -71,7 +74,7 @@ def test_half_precision_on_a_cpu_is_a_product_for_every_tile(tile: int, tied: bo
             linear(rows[:7])
 
 
-ROWS = {inputs: randn(inputs, seed=3) for inputs in (64, 80, 256, 704, 768, 1024)}
+ROWS = {inputs: randn(inputs, seed=3) for inputs in (64, 80, 256, 704, 768, 1024, 2816)}
 
 
 def everywhere(linear: Linear, threads: tuple[int, ...]) -> Iterator[Tensor]:

@@ -21,6 +21,9 @@ the odd elements between the last whole vector register and the end of a share c
 WIDE_INPUTS, WIDE_INPUTS_FEW_THREADS, FEW_THREADS = 384, 832, 8
 """From this many inputs on MKL may share one row tile's sums out between threads; with few threads it does so later."""
 
+PART_INPUTS = 383
+"""Layers with WIDE_INPUTS_FEW_THREADS inputs or more add up products of so many at most, which nobody splits."""
+
 
 class Linear(nn.Linear):
     """`nn.Linear` that can be frozen for inference: weights laid out for small row counts, rows computed in tiles.
@@ -53,6 +56,8 @@ class Linear(nn.Linear):
             return self._by_tile(x)
         if self._plain(x):
             return F.linear(x, self.weight, self.bias)
+        if self.in_features >= WIDE_INPUTS_FEW_THREADS:
+            return self._in_parts(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
         tiles, weight = self._tiled(x.reshape(-1, self.in_features))
         out = torch.bmm(tiles, weight) if self.bias is None else torch.baddbmm(self.bias, tiles, weight)
         return out.view(-1, self.out_features)[: x.shape[:-1].numel()].view(*x.shape[:-1], self.out_features)
@@ -63,16 +68,34 @@ class Linear(nn.Linear):
             return residual + self._by_tile(x)
         if self._plain(x):
             return torch.addmm(residual, x, self.weight.t())
+        if self.in_features >= WIDE_INPUTS_FEW_THREADS:
+            return self._in_parts(x, residual)
         tiles, weight = self._tiled(x)
         base = residual.view(-1, self.row_tile, self.out_features).expand(len(tiles), -1, -1)
         return torch.baddbmm(base, tiles, weight).view(-1, self.out_features)[: len(residual)]
 
+    def _in_parts(self, rows: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Rows [R, in] → [R, out], the inputs in parts whose products are added up one after the other."""
+        weight, count = self.weight.t(), -(-self.in_features // PART_INPUTS)
+        borders = [self.in_features * index // count for index in range(count + 1)]
+        tiles = self._whole_tiles(rows)
+        lone = len(tiles) == 1
+        out = self.bias if residual is None else residual if lone else residual.view(*tiles.shape[:-1], -1)
+        for start, stop in zip(borders, borders[1:], strict=False):
+            part = weight[start:stop]
+            if lone:
+                x = rows[:, start:stop]
+                out = torch.mm(x, part) if out is None else torch.addmm(out, x, part)
+            else:
+                x, part = tiles[..., start:stop], part.expand(len(tiles), -1, -1)
+                out = torch.bmm(x, part) if out is None else torch.baddbmm(out, x, part)
+        assert out is not None
+        return out.view(-1, self.out_features)
+
     def _by_tile(self, x: Tensor) -> Tensor:
         """x [..., in] → [..., out], one product for every tile of rows."""
         rows = x.reshape(-1, self.in_features)
-        if self.row_tile and len(rows) % self.row_tile:
-            raise ValueError(f"{len(rows)} rows are not whole tiles of {self.row_tile}")
-        tiles = rows.split(self.row_tile or len(rows))
+        tiles = self._whole_tiles(rows) if self.row_tile else rows[None]
         if self.packed:
             products = [
                 torch.ops.mkldnn._linear_pointwise(tile, self.weight, self.bias, "none", [], "") for tile in tiles
@@ -92,13 +115,16 @@ class Linear(nn.Linear):
     def _tiled(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Rows [R, in] as tiles, at least two, and the weight for each: MKL shares the sums of a lone wide tile out
         between threads, those of two or more it does not, so a lone one is computed twice."""
-        tiles = rows.shape[0] // self.row_tile
-        if tiles * self.row_tile != rows.shape[0]:
-            raise ValueError(f"{rows.shape[0]} rows are not whole tiles of {self.row_tile}")
-        batch = rows.view(tiles, self.row_tile, -1)
-        if tiles == 1:
-            batch = batch.expand(2, -1, -1)
-        return batch, self.weight.t().expand(len(batch), -1, -1)
+        tiles = self._whole_tiles(rows)
+        if len(tiles) == 1:
+            tiles = tiles.expand(2, -1, -1)
+        return tiles, self.weight.t().expand(len(tiles), -1, -1)
+
+    def _whole_tiles(self, rows: Tensor) -> Tensor:
+        """Rows [R, in] as tiles [R / tile, tile, in]."""
+        if len(rows) % self.row_tile:
+            raise ValueError(f"{len(rows)} rows are not whole tiles of {self.row_tile}")
+        return rows.view(-1, self.row_tile, self.in_features)
 
 
 def _onednn_packs() -> bool:

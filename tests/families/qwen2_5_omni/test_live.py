@@ -14,7 +14,7 @@ from legato.types import ChatRequest, Message, Part
 
 from .chatting import asked, film, picture, user
 from .media_files import noise
-from .test_load import QUICK, Heard, Room
+from .room import QUICK, Heard, Room
 
 
 @pytest.fixture(scope="module")
