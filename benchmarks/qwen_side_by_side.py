@@ -159,8 +159,6 @@ def summarised(found: dict[str, list[Figures]], loaded_mb: dict[str, float]) -> 
             "first sound, ours unheld / transformers'": medians["ours unheld"]["first_s"] / theirs["total_s"],
             "total, ours / transformers": ours["total_s"] / theirs["total_s"],
             "peak memory, ours / transformers": ours["peak_mb"] / theirs["peak_mb"],
-            "memory beyond the loaded weights, ours / transformers": (ours["peak_mb"] - ours["loaded_mb"])
-            / (theirs["peak_mb"] - theirs["loaded_mb"]),
         },
         "rounds": found,
     }

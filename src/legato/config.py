@@ -42,10 +42,12 @@ class EngineConfig(_Section):
     device: str = "auto"
     threads: PositiveInt | None = None
     batch_invariant: bool | None = None
+    lm_dtype: Literal["float32", "bfloat16"] | None = None
+    speech: bool = True
     attn_kernel: AttnKernel = "auto"
     kv_page_size: PositiveInt = 16
-    kv_memory_mb: PositiveInt = 256
-    writer_kv_memory_mb: PositiveInt = 1024
+    kv_memory_mb: PositiveInt = 1024
+    writer_kv_memory_mb: PositiveInt = 2048
     media_rows_per_step: PositiveInt = 512
     media_cache_mb: PositiveInt = 256
     max_tokens_per_step: PositiveInt = 512

@@ -28,6 +28,8 @@ def load_options(config: Config) -> LoadOptions:
         ode_steps=engine.ode_steps or config.codec_streaming.flow_matching_steps,
         exact_joins=engine.exact_joins,
         voices_dir=engine.voices_dir,
+        lm_dtype=engine.lm_dtype,
+        speech=engine.speech,
     )
 
 

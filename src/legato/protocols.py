@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from legato.types import Pronunciation, Ramp, Rates, Reach, Sampling, Utterance, UtteranceId, Voice
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from legato.conversation import Writer
     from legato.nn.attention import AttentionInput, KVShape
+
+LMDtype = Literal["float32", "bfloat16"]
 
 Item = TypeVar("Item", contravariant=True)
 Batch = TypeVar("Batch")
@@ -139,7 +141,8 @@ class Prompt:
 
     `vectors` [len(token_ids), D], if given, are added to the embeddings. The first `shared_tokens` ids (a voice's
     prompt) may share KV pages with other prompts of equal `keys` and equal `share_key`. `keys` stand for the ids where
-    these do not tell what was put in (a placeholder whose vector is a picture); None: the ids themselves.
+    these do not tell what was put in (a placeholder whose vector is a picture); None: the ids themselves. What stands
+    behind a negative key is never shared.
 
     `places` are the ids' positions on the axes of the model (None: 0, 1, 2 … and one axis). An id fed later without a
     place stands one behind the furthest so far, on every axis. An `open` prompt goes on: the continuation's `poll`
@@ -359,7 +362,11 @@ class SpeechModel:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What a caller may choose when a family is loaded. None leaves the family's own value."""
+    """What a caller may choose when a family is loaded. None leaves the family's own value.
+
+    `lm_dtype` is that of the language models and of what encodes for them. Without `speech` a model that writes is
+    loaded without its voice.
+    """
 
     device: str = "cpu"
     batch_invariant: bool = True
@@ -367,3 +374,5 @@ class LoadOptions:
     exact_joins: bool = True
     recompute_past: bool = False
     voices_dir: Path | None = None
+    lm_dtype: LMDtype | None = None
+    speech: bool = True

@@ -33,6 +33,7 @@ class Replies:
                 config.max_tokens_per_step, config.prefill_tokens_beside_decodes, config.max_sequences
             ),
             backend=backend,
+            memory_key="engine.writer_kv_memory_mb",
         )
         self.media = MediaStage(writer.media, config.media_rows_per_step, config.media_cache_mb * 2**20)
         self._chat = writer.chat

@@ -196,3 +196,30 @@ def test_axes_must_fit_the_model() -> None:
         finish(lm)
     with pytest.raises(ValueError, match="do not sum"):
         Decoder(replace(CONFIG, rope_sections=(1, 2)))
+
+
+def test_what_stands_behind_a_negative_key_is_nobody_elses() -> None:
+    known, lm = ids(40, seed=8), stage(lm=LM)
+    for wanted in (0, 1):
+        before = lm.pool.counters.shared
+        lm.add(whole(known, Talker(2), shared_tokens=SHARE_ALL, keys=(*known[:20], -7, *known[21:])))
+        finish(lm)
+        assert lm.pool.counters.shared - before == wanted, "of two full pages the first"
+
+
+def test_sequences_with_and_without_places_share_a_step() -> None:
+    """Those without stand where they would stand alone."""
+    known = ids(12, seed=9)
+    talkers = Talker(4), Talker(4)
+    lm = stage(lm=LM)
+    placed = whole(known, talkers[0])
+    plain = replace(whole(known, talkers[1]), places=None, utterance=UtteranceId(2, 0))
+    for prompt in (plain, placed):
+        lm.add(prompt)
+    finish(lm)
+    alone = Talker(4)
+    apart = stage(lm=LM)
+    apart.add(replace(plain, continuation=alone))
+    finish(apart)
+    assert torch.equal(talkers[1].logits, alone.logits)
+    assert torch.equal(talkers[0].logits, said_whole(known, 4)[0].logits)

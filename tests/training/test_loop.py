@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from legato.training.loop import RATE_FLOOR, WARM_UP_STEPS, Budget, Learner, train
+from legato.training.loop import LONGEST_STEP_S, RATE_FLOOR, WARM_UP_STEPS, Budget, Learner, train
 
 
 class Line:
@@ -73,3 +73,18 @@ def test_a_gradient_that_is_not_finite_is_skipped() -> None:
     learner.update(learner.net(torch.tensor([[float("inf")]])).sum(), 1.0)
     assert torch.equal(learner.net.weight, before)
     assert learner.updates == 0
+
+
+def test_standing_still_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was stopped for an hour in the middle of a step goes on where its schedule was."""
+    task, now = Line(), [0.0]
+    step = task.step
+
+    def slow(factor: float) -> dict[str, float]:
+        now[0] += 3604.0 if task.learners["line"].updates == 2 else 4.0
+        return step(factor)
+
+    task.step = slow  # type: ignore[method-assign]
+    monkeypatch.setattr("legato.training.loop.time.monotonic", lambda: now[0])
+    progress = train(task, Budget(steps=4), tmp_path, report_steps=10)
+    assert progress.seconds == 4 + 4 + LONGEST_STEP_S + 4

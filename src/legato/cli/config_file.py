@@ -32,6 +32,8 @@ NOTES: dict[str, dict[str, str]] = {
         "device": "auto, cpu, cuda, cuda:N or mps",
         "threads": "CPU threads; left out: torch decides",
         "batch_invariant": "the same bits whatever shares a batch; left out: true on a CPU, false elsewhere",
+        "lm_dtype": "float32 or bfloat16, of the language models; left out: bfloat16 on CUDA, else float32",
+        "speech": "false: load a model that writes without its voice",
         "attn_kernel": "auto, tiled, sdpa or flash_attention_2",
         "kv_page_size": "positions per page of the KV cache",
         "kv_memory_mb": "memory of the KV cache",

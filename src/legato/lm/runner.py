@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from legato.nn.attention import PagedKV, Span, attention_step
-from legato.protocols import RelayLM, SpeechLM
+from legato.protocols import Place, RelayLM, SpeechLM
 
 from .sequence import Scheduled, Sequence
 
@@ -63,10 +63,13 @@ class Runner:
 
     def _places(self, batch: Seq[Scheduled], rows: int) -> Tensor | None:
         """Positions [axes, rows] on the model's own axes; None when it has but one."""
-        known = [(s.sequence.places or [])[s.start : s.start + s.length] for s in batch]
-        places = [place for places_of_one in known for place in places_of_one]
-        if not places:
+        axes = next((len(s.sequence.places[0]) for s in batch if s.sequence.places), 0)
+        if not axes:
             return None
+        places: list[Place] = []
+        for s in batch:
+            known = s.sequence.places or [(at,) * axes for at in range(s.start + s.length)]
+            places += known[s.start : s.start + s.length]
         places += [places[-1]] * (rows - len(places))
         return torch.tensor(places, device=self._device).t()
 

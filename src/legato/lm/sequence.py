@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from legato.protocols import Place, Prompt, Step
@@ -64,9 +65,10 @@ class Sequence:
         return self.open or self.waits_for_host
 
     def shareable(self, tokens: int) -> tuple[int, ...]:
-        """What stands in the prefix cache for the first `tokens` ids, as far as they may be shared."""
-        count = min(tokens, self.prompt.shared_tokens)
-        return tuple((self.ids if self.keys is None else self.keys)[:count])
+        """What stands in the prefix cache for the first `tokens` ids, as far as they may be shared: up to the first
+        negative key, which nobody else has."""
+        keys = (self.ids if self.keys is None else self.keys)[: min(tokens, self.prompt.shared_tokens)]
+        return tuple(takewhile(lambda key: key >= 0, keys))
 
     @property
     def pending(self) -> int:

@@ -44,9 +44,18 @@ class StepCounters:
 
 
 class LMStage:
-    """The language model of one family, as a stage."""
+    """The language model of one family, as a stage. `memory_key` is what to raise in a config when it holds too little."""
 
-    def __init__(self, lm: SpeechLM, pages: int, page_size: int, limits: SchedulerLimits, backend: str) -> None:
+    def __init__(
+        self,
+        lm: SpeechLM,
+        pages: int,
+        page_size: int,
+        limits: SchedulerLimits,
+        backend: str,
+        memory_key: str = "engine.kv_memory_mb",
+    ) -> None:
+        self.memory_key = memory_key
         self.pool = PagePool(pages, page_size)
         self.scheduler = Scheduler(self.pool, replace(limits, row_tile=lm.row_tile or CHEAP_ROWS))
         self.runner = Runner(lm, PagedKV(pages, page_size, lm.kv_shape), backend)
@@ -58,7 +67,7 @@ class LMStage:
         if item.max_positions > self.pool.capacity_tokens:
             raise PromptTooLong(
                 f"one utterance needs up to {item.max_positions} positions; the KV cache holds "
-                f"{self.pool.capacity_tokens}. Shorten the sentence or give the cache more memory (engine.kv_memory_mb)"
+                f"{self.pool.capacity_tokens}. Shorten the sentence or give the cache more memory ({self.memory_key})"
             )
         generator = torch.Generator().manual_seed(item.seed)
         self.scheduler.add(Sequence.begin(item, generator))

@@ -41,6 +41,9 @@ class SpeechBody(_Body):
     stream_format: Literal["audio", "sse"] = Field("audio", description="Bare audio, or server-sent events.")
     seed: int = Field(0, ge=0, lt=2**63, description="The same seed gives the same samples.")
     normalize: bool = Field(True, description="Spell out numbers, symbols and abbreviations.")
+    pronunciation: Literal["text", "phonemes"] | None = Field(
+        None, description="phonemes: spell out characters that could be misread, where the model can."
+    )
     stream: bool = Field(True, description="False: one body with a Content-Length, after everything is spoken.")
 
     @field_validator("input")

@@ -62,7 +62,9 @@ def to_request(body: SpeechBody, engine: SpeechEngine) -> SpeechRequest:
     """What the engine is asked."""
     model = engine.model
     voice = resolve_voice(body.voice_name, model.voices, model.default_voice)
-    return SpeechRequest(text=body.input, voice=voice, seed=body.seed, normalize=body.normalize)
+    return SpeechRequest(
+        text=body.input, voice=voice, seed=body.seed, normalize=body.normalize, pronunciation=body.pronunciation
+    )
 
 
 def ignored_parameters(body: SpeechBody) -> list[str]:

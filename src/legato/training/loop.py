@@ -21,10 +21,14 @@ WARM_UP_STEPS = 100
 RATE_FLOOR = 0.02
 """The learning rate ends at this part of its height."""
 
+LONGEST_STEP_S = 30.0
+"""What a step counts for at most: if it took longer, the process was stopped meanwhile."""
+
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: steps or minutes of computing, whichever ends first."""
+    """How long to train: steps or minutes, whichever ends first. Minutes in which the process stood still do not count
+    (see LONGEST_STEP_S)."""
 
     steps: int | None = None
     minutes: float | None = None
@@ -129,13 +133,14 @@ def train(
     """Train within the budget, from the checkpoint in `folder` if there is one; leaves a last one behind."""
     folder.mkdir(parents=True, exist_ok=True)
     progress = _resume(task, folder)
-    began, saved = time.monotonic() - progress.seconds, time.monotonic()
+    saved = time.monotonic()
     sums: dict[str, float] = defaultdict(float)
     while budget.spent(progress.steps, progress.seconds) < 1:
+        began = time.monotonic()
         for name, value in task.step(budget.rate(progress.steps, progress.seconds)).items():
             sums[name] += value
         progress.steps += 1
-        progress.seconds = time.monotonic() - began
+        progress.seconds += min(time.monotonic() - began, LONGEST_STEP_S)
         ended = budget.spent(progress.steps, progress.seconds) >= 1
         if progress.steps % report_steps == 0 or ended:
             taken = (progress.steps - 1) % report_steps + 1

@@ -18,7 +18,7 @@ from legato.config import EngineConfig
 from legato.core import EngineCore
 from legato.engine import SpeechEngine
 from legato.errors import EngineError, RequestError, UnknownVoice, UnsupportedFeature
-from legato.families.glm_tts import Choices, load
+from legato.families.glm_tts import load
 from legato.protocols import LoadOptions, SpeechModel
 from legato.types import SpeechRequest, Voice
 
@@ -202,7 +202,7 @@ def test_phonemes_are_refused_where_there_are_none(tmp_path: Path) -> None:
 
 
 def test_bfloat16_on_a_cpu_makes_no_promise_and_speaks(tree: Path, recording: Path) -> None:
-    halved = load(tree, LoadOptions(ode_steps=2), Choices(lm_dtype="bfloat16"))
+    halved = load(tree, LoadOptions(ode_steps=2, lm_dtype="bfloat16"))
     assert (halved.lm.row_tile, halved.batch_invariant) == (0, False)
     with SpeechEngine(halved, EngineConfig()) as engine:
         assert len(engine.generate("the day", voice=engine.clone(recording, "good morning")).samples)

@@ -43,7 +43,7 @@ def test_a_checkpoint_as_released_is_known_by_its_model_type(checkpoint: Path) -
 
 def test_half_the_memory(checkpoint: Path) -> None:
     """Thinker, encoders and talker in bfloat16; flow and vocoder stay in float32."""
-    model = load(checkpoint, LoadOptions(ode_steps=1), Choices("bfloat16", solver="euler", max_codes=13))
+    model = load(checkpoint, LoadOptions(ode_steps=1, lm_dtype="bfloat16"), Choices(solver="euler", max_codes=13))
     assert model.writer is not None
     assert model.lm.kv_shape.dtype == model.writer.lm.kv_shape.dtype == torch.bfloat16
     heard = []
@@ -64,7 +64,7 @@ def test_writing_only(checkpoint: Path, tmp_path: Path) -> None:
     folder = copied(checkpoint, tmp_path)
     for name in ("spk_dict.pt", *voice_shards(folder)):
         (folder / name).unlink()
-    model = load(folder, LoadOptions(), Choices(speech=False))
+    model = load(folder, LoadOptions(speech=False))
     room = Room(model)
     room.chat(0, ChatRequest(QUESTION, ("text",), max_tokens=8))
     assert len(room.run()[0].text) and not room.heard[0].pieces

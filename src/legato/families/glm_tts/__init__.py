@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -59,7 +58,6 @@ class Choices:
 
     sample_hz: int = HIFT_HZ
     mode: Mode = "streaming"
-    lm_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     chunk_tokens: int | None = None
     history_tokens: int = HISTORY_TOKENS
     adapter: Path | None = None
@@ -134,7 +132,7 @@ def _lm(tree: Path, options: LoadOptions, choices: Choices, device: torch.device
 
     On a CPU bfloat16 does without row tiles, and without their promise: padded rows cost it more than reading does.
     """
-    wanted = choices.lm_dtype if choices.lm_dtype != "auto" else "bfloat16" if device.type == "cuda" else "float32"
+    wanted = options.lm_dtype or ("bfloat16" if device.type == "cuda" else "float32")
     lm = load_lm(tree / "llm", choices.adapter).to(device, torch.bfloat16 if wanted == "bfloat16" else torch.float32)
     in_tiles = options.batch_invariant and not (wanted == "bfloat16" and device.type == "cpu")
     lm.freeze(LM_ROW_TILE if in_tiles else 0)

@@ -57,6 +57,8 @@ def load(checkpoint: Path, options: LoadOptions) -> SpeechModel:
 
     Raises CheckpointError naming the file that is missing, damaged or does not fit.
     """
+    if options.lm_dtype not in (None, "float32") or not options.speech:
+        raise ConfigError("piccolo runs in float32 and does nothing but speak: leave lm_dtype and speech out")
     config = read_config(checkpoint / "config.json")
     if options.ode_steps is not None:
         config = replace(config, ode_steps=options.ode_steps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -47,13 +46,11 @@ THINKER, TALKER, SOUND = "thinker.", "talker.", "token2wav."
 class Choices:
     """What this family lets a caller choose beyond LoadOptions, whose `ode_steps` are intervals of the solver here.
 
-    `lm_dtype` is that of thinker, encoders and talker (auto: bfloat16 on CUDA, else float32); the flow and the vocoder
-    always run in float32. Without `speech` only the thinker is loaded. `known_codes_only` keeps the talker from codes
+    Of these, `lm_dtype` is that of thinker, encoders and talker (by default bfloat16 on CUDA, else float32); the flow
+    and the vocoder always run in float32. `known_codes_only` keeps the talker from codes
     that have no sound; the reference does not. `max_codes` end a reply (50 are a second).
     """
 
-    lm_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    speech: bool = True
     solver: SolverName = "rk4"
     guidance: float = GUIDANCE
     sway: float = SWAY
@@ -94,8 +91,8 @@ def load(checkpoint: Path, options: LoadOptions, choices: Choices | None = None)
     choices, device = choices or Choices(), torch.device(options.device)
     _check(choices)
     config = read_config(checkpoint)
-    speaking = _voice_parts(config) if choices.speech else None
-    dtype = _dtype(choices, device)
+    speaking = _voice_parts(config) if options.speech else None
+    dtype = _dtype(options, device)
     parts = {THINKER: dtype} | ({TALKER: dtype, SOUND: torch.float32} if speaking else {})
     tensors = Tensors(checkpoint, tuple(parts))
     check_room(tensors, parts, device)
@@ -122,8 +119,8 @@ def _voice_parts(config: OmniConfig) -> _VoiceParts | None:
     return _VoiceParts(config.talker, config.flow, config.vocoder)
 
 
-def _dtype(choices: Choices, device: torch.device) -> torch.dtype:
-    wanted = choices.lm_dtype if choices.lm_dtype != "auto" else "bfloat16" if device.type == "cuda" else "float32"
+def _dtype(options: LoadOptions, device: torch.device) -> torch.dtype:
+    wanted = options.lm_dtype or ("bfloat16" if device.type == "cuda" else "float32")
     return torch.bfloat16 if wanted == "bfloat16" else torch.float32
 
 
