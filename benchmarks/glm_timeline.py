@@ -12,14 +12,12 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from legato import families
 from legato.config import EngineConfig
@@ -29,10 +27,10 @@ from legato.types import AudioChunk, SpeechRequest, Voice
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import glm_random
+from timeline import CHUNKS, Event, merged, plot, show, show_chunks
 
-LANES = ("LM", "flow", "vocoder", "audio")
+LANES = ("LM", "flow", "vocoder", CHUNKS)
 TOKENS = 200
-BAR_COLUMNS = 68
 
 
 @dataclass(frozen=True)
@@ -99,17 +97,6 @@ class Costs:
     def _single_s(self, kernels: int, weights: float, work: float) -> float:
         read_s = 4 * weights / self.device.bytes_per_s
         return max(kernels * self.device.launch_s, read_s, work / self.device.single_flops)
-
-
-@dataclass(frozen=True)
-class Event:
-    """A stretch of one lane, of one request (None: of several). `amount` is rows, frames or milliseconds of sound."""
-
-    lane: str
-    start_s: float
-    stop_s: float
-    request: int | None
-    amount: float
 
 
 class Timeline:
@@ -190,57 +177,10 @@ class Timeline:
         }
 
 
-def merged(events: list[Event]) -> Iterator[Event]:
-    """Runs of steps of one lane and request that follow one another, as one event each."""
-    for (lane, request), group in groupby(events, key=lambda event: (event.lane, event.request)):
-        steps = list(group)
-        if lane == "audio":
-            yield from steps
-        else:
-            yield Event(lane, steps[0].start_s, steps[-1].stop_s, request, len(steps))
-
-
-def show(timeline: Timeline, console: Console) -> None:
+def show_all(timeline: Timeline, console: Console) -> None:
     """The lanes as bars, and when every chunk left."""
-    end_s = max(event.stop_s for event in timeline.events)
-    for lane in LANES:
-        bar = [" "] * (BAR_COLUMNS + 1)
-        for event in timeline.events:
-            if event.lane == lane:
-                first, last = (int(BAR_COLUMNS * at / end_s) for at in (event.start_s, event.stop_s))
-                bar[first : last + 1] = ("▲" if lane == "audio" else "█") * (last + 1 - first)
-        console.print(f"{lane:>8} {''.join(bar)}", highlight=False)
-    console.print(f"{'':>8} 0 s{'':{BAR_COLUMNS - 8}}{end_s:.2f} s", highlight=False)
-    table = Table("chunk", "left at", "sound", "tokens so far", box=None, pad_edge=False)
-    chunks = [event for event in timeline.events if event.lane == "audio"]
-    for index, (chunk, tokens) in enumerate(zip(chunks, timeline.tokens_at_chunk, strict=True)):
-        table.add_row(str(index), f"{1000 * chunk.start_s:.0f} ms", f"{chunk.amount:.0f} ms", str(tokens))
-    console.print(table)
-
-
-def plot(timeline: Timeline, title: str, path: Path) -> None:
-    """The lanes as a picture."""
-    from legato.bench.plot import BLUE, GREY, ORANGE, check_plotting
-
-    check_plotting()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 3), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    colors = dict(zip(LANES, (BLUE, ORANGE, GREY, "black"), strict=True))
-    for event in merged(timeline.events):
-        row = len(LANES) - 1 - LANES.index(event.lane)
-        if event.lane == "audio":
-            axes.plot(event.start_s, row, marker="^", color="black")
-            axes.annotate(f"{event.amount:.0f} ms", (event.start_s, row), xytext=(0, -14), textcoords="offset points",
-                          ha="center", fontsize=7)  # fmt: skip
-        else:
-            axes.barh(row, event.stop_s - event.start_s, left=event.start_s, height=0.6, color=colors[event.lane])
-    axes.set_yticks(range(len(LANES)), reversed(LANES))
-    axes.set(title=title, xlabel="seconds since the request", ylim=(-0.8, len(LANES) - 0.4))
-    figure.savefig(path, dpi=150)
+    show(timeline.events, LANES, console)
+    show_chunks(timeline.events, timeline.tokens_at_chunk, "tokens so far", console)
 
 
 def run(device: str, requests: int, tokens: int, folder: Path, **settings: Any) -> Timeline:
@@ -266,14 +206,15 @@ def main() -> None:
         hold = not options.unheld
         timeline = run(options.device, options.requests, options.tokens, Path(folder), hold_first_sound=hold)
     device = DEVICES[options.device]
-    show(timeline, Console())
+    show_all(timeline, Console())
     figures = {"device": asdict(device), "requests": options.requests} | timeline.summary()
     print(json.dumps({key: value for key, value in figures.items() if key != "device"}, indent=1))
     if options.json:
         events = [asdict(event) for event in merged(timeline.events)]
         options.json.write_text(json.dumps(figures | {"events": events}, indent=1) + "\n", encoding="utf-8")
     if options.plot:
-        plot(timeline, f"GLM-TTS on {device.name}: durations modelled, order the engine's", options.plot)
+        title = f"GLM-TTS on {device.name}: durations modelled, order the engine's"
+        plot(timeline.events, LANES, title, options.plot)
 
 
 if __name__ == "__main__":

@@ -263,6 +263,14 @@ def test_pace_grows_with_listeners_and_follows_the_machine() -> None:
     assert pace.gap_s(1) == pytest.approx(Pace.MARGIN * (10 * 0.002 + 5 * 0.008 + 0.003), rel=1e-3)
 
 
+def test_nobody_waits_for_what_waiting_cannot_mend() -> None:
+    pace = Pace(lm_steps=10, flow_blocks=5, chunk_s=0.1)
+    pace.note("lm", 0.002, 1)
+    pace.note("flow", 0.005, 1)
+    assert pace.gap_s(3) == pytest.approx(Pace.MARGIN * (10 * 0.002 + 3 * 5 * 0.005))
+    assert pace.gap_s(4) == 0.0, "0.12 s of work for 0.1 s of sound"
+
+
 def test_a_writing_model_takes_its_turns() -> None:
     pace = Pace(lm_steps=10, flow_blocks=5)
     pace.note("lm", 0.002, 3)

@@ -396,4 +396,5 @@ def _pace(model: SpeechModel, ramp: Ramp) -> Pace:
     """The pace of a model whose second window needs the tokens that the ramp says beyond the first."""
     keep, ahead = (entries[min(1, len(entries) - 1)] for entries in (ramp.keep_blocks, ramp.ahead_blocks))
     facts, more_blocks = model.flow.facts, max(1, keep + ahead - ramp.ahead_blocks[0])
-    return Pace(more_blocks * facts.block_tokens, (keep + ahead) * facts.ode_steps)
+    more_tokens = more_blocks * facts.block_tokens
+    return Pace(more_tokens, (keep + ahead) * facts.ode_steps, more_tokens / model.rates.token_hz)

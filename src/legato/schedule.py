@@ -57,8 +57,9 @@ class Pace:
     UNKNOWN_LISTENERS = 4
     """As many may begin before that much sound was made."""
 
-    def __init__(self, lm_steps: int, flow_blocks: int) -> None:
-        """The next chunk takes that many LM steps, and evaluations of single flow blocks."""
+    def __init__(self, lm_steps: int, flow_blocks: int, chunk_s: float = math.inf) -> None:
+        """The next chunk, `chunk_s` of sound, takes that many LM steps, and evaluations of single flow blocks."""
+        self._chunk_s = chunk_s
         self._worked_s = self._audio_s = 0.0
         self._runs = {"writer": lm_steps, "lm": lm_steps, "flow": flow_blocks, "vocoder": 1}
         self._cost_s: dict[str, float] = {}
@@ -72,13 +73,15 @@ class Pace:
         self._cost_s[stage] = known_s + self.SMOOTHING * (cost_s - known_s)
 
     def gap_s(self, listeners: int, writing: bool = False) -> float:
-        """Seconds between two chunks of one listener when `listeners` are served in turn, with a margin.
+        """Seconds between two chunks of one listener when `listeners` are served in turn, with a margin; 0 when chunks
+        take longer than they last, so that no waiting could keep the listener from running dry.
 
         While a model is `writing` what another one speaks, it takes a step for each of the other's.
         """
         took_s = {stage: runs * self._cost_s.get(stage, 0.0) for stage, runs in self._runs.items()}
         shared_s = sum(took_s[stage] for stage in SERVES_ALL[not writing :])
-        return self.MARGIN * (shared_s + listeners * (took_s["flow"] + took_s["vocoder"]))
+        between_s = shared_s + listeners * (took_s["flow"] + took_s["vocoder"])
+        return self.MARGIN * between_s if between_s <= self._chunk_s else 0.0
 
     def deliver(self, audio_s: float) -> None:
         """Note that so much sound has left, for whomever."""

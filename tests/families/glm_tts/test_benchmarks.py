@@ -49,10 +49,10 @@ def test_sound_leaves_after_the_first_window_while_tokens_are_made(timeline: Mod
     flow = [event for event in line.events if event.lane == "flow"]
     before = [event for event in line.events if event.lane == "LM" and event.start_s < flow[0].start_s]
     assert len(before) == FIRST_WINDOW_TOKENS
-    timeline.show(line, Console(file=(shown := StringIO()), width=200))
+    timeline.show_all(line, Console(file=(shown := StringIO()), width=200))
     assert shown.getvalue().count("▲") == len(line.tokens_at_chunk)
     pytest.importorskip("matplotlib")
-    timeline.plot(line, "title", tmp_path / "line.png")
+    timeline.plot(line.events, timeline.LANES, "title", tmp_path / "line.png")
     assert (tmp_path / "line.png").stat().st_size > 5000
 
 

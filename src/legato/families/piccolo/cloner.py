@@ -52,7 +52,7 @@ class PiccoloCloner:
         seconds = len(speech) / self._hz
         if seconds < SHORTEST_S:
             raise RequestError(
-                f"the reference holds {seconds:.1f} s of speech; at least {SHORTEST_S} s are needed", "reference"
+                f"the reference holds {seconds:.1f} s of speech; at least {SHORTEST_S} s are needed", "prompt_audio"
             )
         if seconds < SHORT_S:
             log.warning("voice %s: %.1f s of speech make a poor clone; 3 to 10 s are good", name, seconds)
@@ -68,7 +68,7 @@ class PiccoloCloner:
         past_frames = self._flow.facts.look_back_blocks * self._config.dit.block_frames
         if len(mel) < past_frames:
             raise RequestError(
-                f"the reference has {len(mel)} mel frames; at least {past_frames} are needed", "reference"
+                f"the reference has {len(mel)} mel frames; at least {past_frames} are needed", "prompt_audio"
             )
         assert self._flow.speaker is not None
         return PiccoloVoice(
@@ -87,7 +87,7 @@ class PiccoloCloner:
         frame = int(self._hz * GATE_FRAME_S)
         peaks = mono[: len(mono) // frame * frame].view(-1, frame).abs().amax(1)
         if not len(peaks) or not bool(torch.isfinite(mono).all()) or float(mono.square().mean().sqrt()) < QUIETEST:
-            raise RequestError("the reference is silent, or nearly: at least -46 dB are needed", "reference")
+            raise RequestError("the reference is silent, or nearly: at least -46 dB are needed", "prompt_audio")
         loud = (peaks > GATE * peaks.max()).nonzero().flatten()
         first, last = int(loud[0]), int(loud[-1]) + 1
         speech = mono[first * frame : last * frame][: int(LONGEST_S * self._hz)]
