@@ -416,3 +416,10 @@ def test_a_model_without_a_voice_still_writes() -> None:
         with pytest.raises(UnsupportedFeature, match="without its voice"):
             silent.chat([{"role": "user", "content": "x"}])
         assert "".join(p.text for p in silent.chat([{"role": "user", "content": "x"}], modalities=("text",)))  # type: ignore[union-attr]
+
+
+def test_status_counts_the_writers_pages_too(engine: SpeechEngine) -> None:
+    with engine.chat([{"role": "user", "content": "count"}], max_tokens=100) as stream:
+        next(iter(stream))
+        status = engine.status()
+    assert 0 < status["writer_kv_pages_used"] <= status["writer_kv_pages"]

@@ -241,13 +241,18 @@ class SpeechEngine:
 
     def status(self) -> dict[str, int]:
         """How busy the engine is, for health checks and admission."""
-        pool = self.core.lm.pool
-        return {
+        pool, replies = self.core.lm.pool, self.core.replies
+        status = {
             "running": self.core.running,
             "waiting": max(0, len(self._streams) - self.core.running),
             "kv_pages_used": pool.used,
             "kv_pages": pool.pages - 1,
         }
+        if replies is not None:
+            status["writer_kv_pages_used"] = replies.lm.pool.used
+            status["writer_kv_pages"] = replies.lm.pool.pages - 1
+            status["media_cache_mb"] = replies.media.cached_bytes >> 20
+        return status
 
     def warm_up(self) -> None:
         """Speak a word to nobody, so that the first listener does not pay for first-time costs.

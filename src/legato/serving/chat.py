@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from legato.errors import RequestError, UnsupportedFeature, UnsupportedFormat
+from legato.errors import UnsupportedFeature, UnsupportedFormat
 from legato.messages import read_messages
 from legato.streams import in_thread
-from legato.types import ChatRequest, Message, Modality, Sampling
+from legato.types import ChatRequest, Modality, Sampling
 
 from .completions import Completion
 from .delivery import StreamResponse
@@ -92,10 +92,8 @@ def to_request(body: ChatBody, messages: list[Any], engine: SpeechEngine) -> Cha
     if body.temperature is not None or body.top_p is not None:
         temperature, top_p = body.temperature, body.top_p
         sampling = Sampling(1.0 if temperature is None else temperature, top_p=1.0 if top_p is None else top_p)
-    read = read_messages(messages, from_outside=True)
-    check_texts(read)
     return ChatRequest(
-        read,
+        read_messages(messages, from_outside=True),
         modalities=cast(tuple[Modality, ...], tuple(body.modalities)),  # which the engine checks
         voice=voice,
         seed=body.seed,
@@ -103,18 +101,6 @@ def to_request(body: ChatBody, messages: list[Any], engine: SpeechEngine) -> Cha
         sampling=sampling,
         audio_in_video=body.audio_in_video,
     )
-
-
-def check_texts(messages: tuple[Message, ...]) -> None:
-    """Raise RequestError for half of a surrogate pair, which JSON can spell and no tokenizer takes."""
-    for index, message in enumerate(messages):
-        try:
-            for part in message.parts:
-                if isinstance(part.content, str):
-                    part.content.encode()
-        except UnicodeEncodeError as error:
-            where = f"messages[{index}].content"
-            raise RequestError(f"{where} is no valid Unicode: {error.reason}", where) from None
 
 
 def ignored_parameters(body: ChatBody) -> list[str]:
