@@ -17,6 +17,9 @@ log = logging.getLogger("legato")
 MEMINFO = Path("/proc/meminfo")
 GIB = 2**30
 
+WORTH_SAYING_BYTES = GIB
+"""From here on loading takes a while and much of a machine, so it is said to everyone."""
+
 
 def estimate(tensors: Tensors, dtypes: dict[str, torch.dtype]) -> int:
     """Bytes of the tensors under each prefix in its dtype. Caches and what a step needs come on top."""
@@ -41,7 +44,8 @@ def check_room(tensors: Tensors, dtypes: dict[str, torch.dtype], device: torch.d
     needs = {prefix: estimate(tensors, {prefix: dtype}) for prefix, dtype in dtypes.items()}
     need, room = sum(needs.values()), available(device)
     parts = ", ".join(f"{prefix.rstrip('.')} {size / GIB:.2f}" for prefix, size in needs.items())
-    log.info("the weights of %s will take %.2f GiB on %s: %s", tensors.folder, need / GIB, device, parts)
+    level = logging.WARNING if need >= WORTH_SAYING_BYTES else logging.INFO
+    log.log(level, "the weights of %s will take %.2f GiB on %s: %s", tensors.folder, need / GIB, device, parts)
     if room is not None and need > room:
         raise CheckpointError(
             f"the weights of {tensors.folder} take {need / GIB:.1f} GiB ({parts}), but {device} has "
