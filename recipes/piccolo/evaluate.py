@@ -116,7 +116,7 @@ def _judged(spoken: list[Spoken], language: str, listener: Listener) -> dict[str
 
 
 def _clones(engine: SpeechEngine, folder: Path, listener: Listener) -> dict[str, object]:
-    """Every unseen speaker, cloned from its first utterance; its second one says how alike it could be."""
+    """Every unseen speaker, cloned from its longest utterance; the next one says how alike it could be."""
     corpus, meter = Corpus([folder]), SpeakerMeter()
     cloner = engine.model.cloner
     assert cloner is not None, "this checkpoint cannot clone"
@@ -124,7 +124,11 @@ def _clones(engine: SpeechEngine, folder: Path, listener: Listener) -> dict[str,
     mandarin = (HERE / "sentences_zh.txt").read_text(encoding="utf-8").splitlines()
     built_in = [meter.vector(_say(engine, english[0], name, 0).wave) for name in engine.model.voices]
     rows = []
-    several = {speaker: said for speaker, said in corpus.speakers.items() if len(said) > 1}
+    several = {
+        speaker: sorted(said, key=lambda index: -corpus.utterances[index].samples)
+        for speaker, said in corpus.speakers.items()
+        if len(said) > 1
+    }
     for number, (speaker, (first, second, *_)) in enumerate(several.items()):
         reference, other = (meter.vector(corpus.wave(i)) for i in (first, second))
         voice = cloner.clone(f"unseen{number}", corpus.wave(first)[None], SAMPLE_HZ, None)

@@ -58,11 +58,11 @@ stage() {
 first=$($python -c "from legato.families.piccolo import WEIGHTS; print(WEIGHTS)")
 stage features                                     # 25 min per 12 h of speech
 stage config --sizes "$here/sizes.json"
-stage codec --minutes 90
+stage codec --core-minutes 90
 stage codes
-stage lm --start "$first" --minutes 360
-stage flow --start "$first" --minutes 240
-stage vocoder --start "$first" --minutes 300
+stage lm --start "$first" --core-minutes 360
+stage flow --start "$first" --core-minutes 240
+stage vocoder --start "$first" --core-minutes 300
 
 # 5. The voice folder; a built-in voice is one of the teachers' speakers.
 stage export --out "$work/voice" --voice heart=af_heart --voice michael=am_michael \

@@ -118,7 +118,7 @@ def test_a_model_without_its_voice() -> None:
         text = httpx.post(server.url + ROUTE, json=body())
         spoken = httpx.post(server.url + ROUTE, json=body(modalities=BOTH, audio={"voice": "alloy"}))
     assert [card["capabilities"][name] for name in ("speech", "chat")] == [False, True]
-    assert text.status_code == 200 and spoken.status_code == 400 and error_of(spoken)["param"] == "voice"
+    assert text.status_code == 200 and spoken.status_code == 400 and error_of(spoken)["param"] == "modalities"
 
 
 def test_media_may_be_larger_than_texts() -> None:

@@ -88,3 +88,17 @@ def test_standing_still_does_not_count(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("legato.training.loop.time.monotonic", lambda: now[0])
     progress = train(task, Budget(steps=4), tmp_path, report_steps=10)
     assert progress.seconds == 4 + 4 + LONGEST_STEP_S + 4
+
+
+def test_minutes_of_a_core_are_those_of_computing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, computed = Line(), [0.0]
+    step = task.step
+
+    def busy(factor: float) -> dict[str, float]:
+        computed[0] += 6.0
+        return step(factor)
+
+    task.step = busy  # type: ignore[method-assign]
+    monkeypatch.setattr("legato.training.loop.time.process_time", lambda: computed[0])
+    progress = train(task, Budget(minutes=0.5, of_core=True), tmp_path)
+    assert (progress.steps, progress.seconds) == (5, 30.0)

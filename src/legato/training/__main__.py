@@ -1,6 +1,6 @@
 """Command line of the trainers; `recipes/piccolo/run.sh` shows every stage in order.
 
-python -m legato.training STAGE --work DIR --corpus DIR [--corpus DIR …] [--minutes M | --steps N]
+python -m legato.training STAGE --work DIR --corpus DIR [--corpus DIR …] [--minutes M | --core-minutes M | --steps N]
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def main(arguments: list[str] | None = None) -> None:
     recipe = read_recipe(options.recipe) if options.recipe else Recipe()
     shop = Workshop(options.work, tuple(options.corpus), recipe, options.device, options.start)
     if options.stage in TRAINERS:
-        TRAINERS[options.stage](shop, Budget(options.steps, options.minutes))
+        of_core = options.core_minutes is not None
+        minutes = options.core_minutes if of_core else options.minutes
+        TRAINERS[options.stage](shop, Budget(options.steps, minutes, of_core))
     elif options.stage == "config":
         write_config(shop, options.sizes)
     elif options.stage == "features":
@@ -67,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", type=Path, help="config: sizes of the nets (JSON)")
     parser.add_argument("--start", type=Path, help="checkpoint folder of piccolo to start from")
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--minutes", type=float, help="by the clock")
+    parser.add_argument("--core-minutes", type=float, help="of computing, whatever else the machine does")
     parser.add_argument("--out", type=Path, help="export: checkpoint folder to write")
     parser.add_argument("--voice", action="append", default=[], metavar="NAME=SPEAKER", help="export; may be repeated")
     parser.add_argument("--device", default="cpu")

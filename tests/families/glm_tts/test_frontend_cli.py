@@ -183,7 +183,7 @@ def test_list_is_spoken_bad_lines_named_and_the_rest_resumed(data: Path, checkpo
     lines(data, content)
     code, said = run(data, checkpoint)
     assert code == 1
-    assert "line 2, 1:" in said and "cannot be read as sound" in said
+    assert "line 2, 1:" in said and "text.wav cannot be read" in said
     assert "line 3, 2:" in said and "0.30 s long" in said
     assert "line 4, 3: there is no sound file" in said
     assert "line 5, 4: syn_text: the text holds nothing" in said
