@@ -44,7 +44,7 @@ class StepCounters:
 
 
 class LMStage:
-    """The language model of one family, as a stage. `memory_key` is what to raise in a config when it holds too little."""
+    """The language model of one family, as a stage. `memory_key` is what to raise in a config when memory is short."""
 
     def __init__(
         self,
