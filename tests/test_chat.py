@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -423,3 +425,42 @@ def test_status_counts_the_writers_pages_too(engine: SpeechEngine) -> None:
         next(iter(stream))
         status = engine.status()
     assert 0 < status["writer_kv_pages_used"] <= status["writer_kv_pages"]
+
+
+NUMBERS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"temperature": 1e-40}, "temperature"), ({"temperature": float("nan")}, "temperature"),
+    ({"temperature": "x"}, "temperature"), ({"temperature": -1.0}, "temperature"), ({"top_k": -1}, "top_k"),
+    ({"top_k": 2.5}, "top_k"), ({"top_p": 2.0}, "top_p"), ({"repetition_penalty": 0}, "repetition_penalty"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("numbers", "named"), NUMBERS)
+def test_numbers_that_would_break_a_draw(engine: SpeechEngine, numbers: dict[str, Any], named: str) -> None:
+    for name in ("sampling", "speech_sampling"):
+        with pytest.raises(RequestError, match=named):
+            engine.chat([{"role": "user", "content": "x"}], **{name: Sampling(**numbers)})  # type: ignore[misc]
+    with pytest.raises(RequestError, match=named):
+        engine.generate("x", sampling=Sampling(**numbers))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, -(2**70)])
+def test_any_integer_is_a_seed(engine: SpeechEngine, seed: int) -> None:
+    assert heard(engine.chat([{"role": "user", "content": "x"}], seed=seed))[0] is not None
+    engine.generate("x", seed=seed)
+
+
+def test_text_that_is_no_text(engine: SpeechEngine) -> None:
+    broken = Message("user", (Part("text", "a\udcff"),))
+    for refused in (lambda: engine.chat([broken]), lambda: engine.generate("a\udcff")):
+        with pytest.raises(RequestError, match="no character"):
+            refused()
+    with pytest.raises(RequestError, match="surrogate"):
+        engine.generate(iter(["a\udcff"]))
+    with pytest.raises(RequestError, match="modalities"):
+        engine.chat([{"role": "user", "content": "x"}], modalities=None)  # type: ignore[arg-type]
+
+
+def test_an_engine_that_nobody_closes_ends_with_its_process() -> None:
+    script = "import legato; legato.load().generate('Hi there.')"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -5,6 +5,8 @@ Callers are not always typed, and what slips through here would reach the loop t
 
 from __future__ import annotations
 
+from typing import Any
+
 from legato.config import EngineConfig
 from legato.conversation import Writer
 from legato.errors import EmptyText, RequestError, TextTooLong, UnknownVoice, UnsupportedFeature
@@ -14,6 +16,18 @@ from legato.types import ChatRequest, Message, Sampling, SpeechRequest, Voice
 
 Check = tuple[str, str, object, tuple[type, ...]]
 """Name of a value, the request's parameter it belongs to, the value, and what it may be."""
+
+
+INTEGER, NUMBER = (int,), (float, int)
+SAMPLING_RANGES: dict[str, tuple[tuple[type, ...], float, float]] = {
+    "temperature": (NUMBER, 1e-3, 100.0),
+    "top_k": (INTEGER, 1, 2**31),
+    "top_p": (NUMBER, 0.0, 1.0),
+    "repetition_penalty": (NUMBER, 1e-3, 1e3),
+    "ras_window": (INTEGER, 1, 2**31),
+    "ras_threshold": (NUMBER, 0.0, 1e3),
+}
+"""Of each number of Sampling: its type, and what it may be besides 0."""
 
 
 class Door:
@@ -31,6 +45,8 @@ class Door:
             ("sampling", "sampling", request.sampling, (Sampling, type(None))),
             ("pronunciation", "pronunciation", request.pronunciation, (str, type(None))),
         )
+        _check_characters(request.text, "input")
+        _check_sampling(request.sampling)
         self._check_pronunciation(request.pronunciation)
         self.check_length(len(request.text))
         if not request.more_text and not _says_something(request.text):
@@ -75,6 +91,12 @@ class Door:
             ("speech_sampling", "sampling", request.speech_sampling, (Sampling, type(None))),
             *(("a message", "messages", message, (Message,)) for message in request.messages),
         )
+        for message in request.messages:
+            for part in message.parts:
+                if isinstance(part.content, str):
+                    _check_characters(part.content, "messages")
+        _check_sampling(request.sampling)
+        _check_sampling(request.speech_sampling)
         if self.model.writer is None:
             raise UnsupportedFeature(f"{self.model.name} reads texts aloud; it holds no conversations", "messages")
         if not request.messages:
@@ -105,6 +127,29 @@ def _check_types(*checks: Check) -> None:
         if not isinstance(value, kinds):
             names = " or ".join(kind.__name__ for kind in kinds)
             raise RequestError(f"{name} must be {names}, not {type(value).__name__}", param)
+
+
+def _check_characters(text: str, param: str) -> None:
+    """Bytes that are no UTF-8 and halves of surrogate pairs reach Python as characters that no text has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(f"the text holds {text[error.start]!r}, which is no character", param) from None
+
+
+def _check_sampling(sampling: Sampling | None) -> None:
+    """Every number in its range; what is outside would break the draw, for everyone in the step."""
+    if sampling is None:
+        return
+    for name, (kinds, least, most) in SAMPLING_RANGES.items():
+        value: Any = vars(sampling)[name]
+        fits = isinstance(value, kinds) and not isinstance(value, bool)
+        if not fits or not (value == 0 or least <= value <= most):
+            raise RequestError(f"{name} = {value!r}: give 0, or {kinds[0].__name__} from {least:g} to {most:g}", name)
+    if sampling.repetition_penalty == 0:
+        raise RequestError(
+            "repetition_penalty = 0: 1 does nothing, more makes repetitions less likely", "repetition_penalty"
+        )
 
 
 def _says_something(text: str) -> bool:

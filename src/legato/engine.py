@@ -5,6 +5,7 @@ Blocking, threaded and asyncio callers all read the same SpeechStream, so there 
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import threading
@@ -101,6 +102,7 @@ class SpeechEngine:
         self._closed = False
         self._broken: BaseException | None = None
         self._worker.start(self._run)
+        atexit.register(_close_if_there, weakref.ref(self))
 
     # --- speaking ---
 
@@ -207,7 +209,10 @@ class SpeechEngine:
         cannot be answered, media included. Reading large media takes a while: from asyncio, call `achat`.
         """
         settings = dict(options)
-        settings["modalities"] = tuple(settings.get("modalities", ("text", "audio")))  # type: ignore[arg-type]
+        modalities = settings.get("modalities", ("text", "audio"))
+        if isinstance(modalities, str) or not isinstance(modalities, Iterable):
+            raise RequestError(f"modalities must be a list of names, not {modalities!r}", "modalities")
+        settings["modalities"] = tuple(modalities)
         return self.submit_chat(ChatRequest(read_messages(messages), **settings))  # type: ignore[arg-type]
 
     async def achat(self, messages: Conversing, **options: Unpack[ChatOptions]) -> ChatStream:
@@ -219,6 +224,7 @@ class SpeechEngine:
         writer = self.core.door.check_chat(request)
         with self._wake:
             self._refuse_if_unable()
+        request = replace(request, seed=request.seed % 2**63)
         prepared = writer.chat.prepare(request)
         voice = (request.voice or self.model.default_voice) if "audio" in request.modalities else ""
         report = StreamReport(self.model.rates.sample_hz, request.seed, self.model.name, voice)
@@ -238,6 +244,11 @@ class SpeechEngine:
         waiting = len(self._streams) - self.config.max_requests
         if waiting >= self.config.max_waiting:
             raise Overloaded(max(0, waiting), self.config.max_waiting)
+
+    @property
+    def broken(self) -> bool:
+        """Whether it ended by itself: it serves nobody any more."""
+        return self._broken is not None
 
     def status(self) -> dict[str, int]:
         """How busy the engine is, for health checks and admission."""
@@ -368,6 +379,12 @@ class SpeechEngine:
     def _leave(self, number: int) -> None:
         with self._wake:
             del self._streams[number]
+
+
+def _close_if_there(engine: weakref.ref[SpeechEngine]) -> None:
+    """Let the engine's thread end before the interpreter does: torch does not survive it otherwise."""
+    if (still := engine()) is not None:
+        still.close()
 
 
 def _pullable(text: Text) -> Text:

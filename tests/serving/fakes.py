@@ -58,6 +58,8 @@ class Running:
 class FakeEngine:
     """Speaks a tone whose pitch is the number at the start of the text (440 without one)."""
 
+    broken = False
+
     def __init__(self, sample_hz: int = RATE_HZ) -> None:
         voices = {name: Voice(name, f"the voice of {name}", ("en",)) for name in ("bea", "ada", "cy")}
         self.model = SimpleNamespace(

@@ -220,3 +220,13 @@ def test_the_page_loads_nothing_from_elsewhere(client: httpx.Client, server: Ser
         assert asset.headers["content-type"].split(";")[0] in ("text/javascript", "application/javascript", "text/css")
         assert "://" not in asset.text
     assert client.head("/").status_code == client.head("/health").status_code == 200
+
+
+def test_a_broken_engine_is_not_alive() -> None:
+    """Whoever watches the process can start it again."""
+    engine = FakeEngine()
+    engine.broken = True
+    with serving(engine) as server:
+        for path in ("/health", "/ready"):
+            answer = httpx.get(server.url + path)
+            assert answer.status_code == 503 and answer.json()["error"]["code"] == "engine_error"

@@ -62,6 +62,8 @@ class Recording:
 def stdin_sound() -> Iterator[Stretch]:
     """The wav stream on stdin, as soon as each part is there. Raises RequestError when it is none."""
     # Not sys.stdin.read1: a thread that waits inside Python's buffered reader crashes the interpreter when it exits.
+    if sys.stdin is None:
+        raise RequestError("stdin is closed: --audio - reads a wav stream from it", "messages")
     descriptor = sys.stdin.fileno()
     return wav_stretches(lambda most: os.read(descriptor, most))
 

@@ -9,11 +9,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from .encoders import FORMATS
-from .failures import REFUSALS, not_ready
+from .failures import REFUSALS, Failure, not_ready
 from .names import CHAT_MODEL_ALIASES, MODEL_ALIASES, check_model
 
 if TYPE_CHECKING:
     from legato.engine import SpeechEngine
+
+
+BROKEN = Failure(503, "the engine broke: this process must be started again", "server_error", code="engine_error")
 
 
 def catalogue_routes(engine: SpeechEngine) -> APIRouter:
@@ -46,15 +49,17 @@ def catalogue_routes(engine: SpeechEngine) -> APIRouter:
         return {"object": "list", "voices": cards, "data": cards}
 
     @router.head("/health", include_in_schema=False)
-    @router.get("/health")
-    async def health() -> dict[str, Any]:
-        """The process is alive."""
-        return {"status": "ok"}
+    @router.get("/health", response_model=None)
+    async def health() -> Response:
+        """The process is alive, and so is its engine: one that broke needs a new process."""
+        return BROKEN.response() if engine.broken else JSONResponse({"status": "ok"})
 
     @router.head("/ready", include_in_schema=False)
     @router.get("/ready", response_model=None)
     async def ready(request: Request) -> Response:
         """Warm, and taking requests."""
+        if engine.broken:
+            return BROKEN.response()
         if not request.app.state.ready:
             return not_ready("warming up or shutting down").response()
         return JSONResponse({"status": "ready", "engine": engine.status()})
