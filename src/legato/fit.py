@@ -162,7 +162,7 @@ def _warnings(engine: EngineConfig, model: SpeechModel) -> list[str]:
     warnings = []
     facts = model.flow.facts
     extra = (engine.look_ahead_blocks or model.ramp.ahead_blocks)[0] - facts.look_ahead_blocks
-    if extra > 0:
+    if extra > 0 and model.voices:
         delay_ms = 1000 * extra * facts.block_tokens // model.rates.token_hz
         warnings.append(f"{extra} more look-ahead block(s): first sound waits for {delay_ms} ms more of speech tokens")
     if not model.vocoder.exact and engine.overlap_ratio < MIN_OVERLAP_RATIO:

@@ -60,7 +60,7 @@ def _library() -> tuple[Any, Any, Any]:
         return hub, errors, constants
     except ImportError:
         raise ConfigError(
-            "loading a model by its id needs huggingface_hub: pip install 'legato-speech[glm-tts]', or give the folder "
+            "loading a model by its id needs huggingface_hub: pip install huggingface_hub, or give the folder "
             "of a checkpoint that is on this machine"
         ) from None
 
