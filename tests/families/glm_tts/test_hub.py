@@ -156,7 +156,7 @@ class _Errors:
 
 def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ConfigError, match=r"needs huggingface_hub: pip install 'huggingface_hub'"):
+    with pytest.raises(ConfigError, match=r"needs huggingface_hub: pip install huggingface_hub"):
         families.locate("acme/tts")
 
 
