@@ -21,7 +21,7 @@ from legato.families.glm_tts.voices import check_name, remove_voice, save_voice,
 
 from .options import CheckpointOption, JsonFlag, ModelOption, VoicesDirOption, locate_checkpoint
 from .terminal import note
-from .voices import voices
+from .voices import kept_voices, voices
 
 commands = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -46,7 +46,7 @@ def add(
     name: Annotated[str, typer.Argument(help="Letters, digits, _ and -.")],
     audio: Annotated[Path, typer.Argument(help="A recording of 3 to 10 s.", metavar="FILE")],
     text: Annotated[str, typer.Option(help="What the recording says, word for word.")],
-    model: CheckpointOption = "ckpt",
+    model: CheckpointOption,
     folder: VoicesDirOption = None,
     sample_rate: Annotated[int, typer.Option("--sample-rate", help="The rate it will be spoken at.")] = 24000,
     force: Annotated[bool, typer.Option("--force", help="Replace a voice of that name.")] = False,
@@ -60,12 +60,14 @@ def add(
     wave, rate_hz = read_audio(audio)
     voice = _cloner(tree, sample_rate).clone(name, wave, rate_hz, text)
     note(f"wrote {save_voice(kept, voice)}: {voice.description}")
+    if sample_rate != glm_tts.HIFT_HZ:
+        note(f"{name}: {glm_tts.made_for(sample_rate)}")
 
 
 @commands.command()
 def remove(
     name: Annotated[str, typer.Argument(help="The voice.")],
-    model: CheckpointOption = "ckpt",
+    model: CheckpointOption,
     folder: VoicesDirOption = None,
 ) -> None:
     """Delete a kept voice."""
@@ -77,7 +79,7 @@ def _kept(model: str, folder: Path | None) -> Path:
     """Where a model's voices are. Raises RequestError for the hub's cache, which is no place to keep anything."""
     if folder is None and not Path(model).is_dir() and is_hub_id(model):
         raise RequestError(f"{model} lies in the hub's cache: keep voices in a folder of your own with --voices-dir")
-    return folder or _tree(model) / "voices"
+    return folder or kept_voices(model)
 
 
 def _tree(model: str) -> Path:

@@ -21,8 +21,11 @@ FAMILIES = {
 EMBEDDED = ("piccolo",)
 """Families whose weights are in the package, loaded by name."""
 
-RELEASED = {"glm_tts": ("llm", "flow")}
-"""Folders by which a checkpoint as released is known: it has no config.json of its own. They may be in `ckpt/`."""
+RELEASED = {"glm_tts": ("llm", "flow", "hift", "vq32k-phoneme-tokenizer")}
+"""Folders by which a checkpoint as released is known: it has no config.json of its own. They may be in `ckpt/`.
+
+One is enough: the family says which of its own is missing, and how to fetch it.
+"""
 
 MODEL_TYPES = {"qwen2_5_omni": "qwen2_5_omni"}
 """Families of checkpoints as released whose config.json names them as `model_type`."""
@@ -72,18 +75,24 @@ def _family_of(folder: Path) -> str:
         return released
     try:
         raw = json.loads(config.read_text(encoding="utf-8"))
-        family = raw.get("family") or MODEL_TYPES.get(raw.get("model_type"))
-    except (OSError, ValueError, AttributeError) as error:
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{folder} holds no checkpoint: neither config.json nor a released model's folders"
+        ) from None
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{config} cannot be read: {error}") from error
-    if family not in FAMILIES:
+    if not isinstance(raw, dict):
+        raise CheckpointError(f"{config} should hold one JSON object")
+    family = raw.get("family") or MODEL_TYPES.get(str(raw.get("model_type")))
+    if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{config} names the family {family!r}; known: {', '.join(FAMILIES)}")
-    return str(family)
+    return family
 
 
 def _released(folder: Path) -> str | None:
     for tree in (folder, folder / "ckpt"):
         for family, parts in RELEASED.items():
-            if all((tree / part).is_dir() for part in parts):
+            if any((tree / part).is_dir() for part in parts):
                 return family
     return None
 

@@ -59,7 +59,7 @@ def test_converted_folder_speaks_the_same(tree: Path, tmp_path: Path) -> None:
         ("ckpt/flow/flow.pt", "flow.pt is missing: expected at"),
         ("ckpt/vq32k-phoneme-tokenizer/tokenizer.model", "tokenizer.model"),
         ("ckpt/speech_tokenizer/model.safetensors", "speech_tokenizer"),
-        ("frontend/campplus.onnx", "download https://github.com/zai-org/GLM-TTS/"),
+        ("frontend/campplus.onnx", "https://github.com/zai-org/GLM-TTS/raw/"),
     ],
 )
 def test_what_is_missing_is_named_and_nothing_is_left(tree: Path, missing: str, says: str, tmp_path: Path) -> None:
@@ -71,6 +71,12 @@ def test_what_is_missing_is_named_and_nothing_is_left(tree: Path, missing: str, 
     assert result.exit_code == 1
     assert says in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+def test_current_folder_is_no_place_to_convert_to(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("convert", "glm-tts", str(tree), ".")
+    assert result.exit_code == 1 and "is the folder you are in; name a new one" in result.output
 
 
 def test_help_and_wrong_places() -> None:

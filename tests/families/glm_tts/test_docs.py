@@ -49,10 +49,11 @@ def test_what_the_page_shows_runs(here: Path) -> None:
         assert (here / name).stat().st_size > 1000
     assert (here / "glm-tts" / "flow" / "flow.safetensors").is_file()
     sources = blocks("python")
-    assert len(sources) == 2
+    assert len(sources) == 3
     for source in sources:
         exec(compile(source, "glm_tts.md", "exec"), {"__name__": "__main__"})
-    assert (here / "glad_park.wav").stat().st_size > 1000
+    for name in ("glad_park.wav", "today_32k.wav"):
+        assert (here / name).stat().st_size > 1000
 
 
 def test_the_page_says_what_its_flags_are_called() -> None:

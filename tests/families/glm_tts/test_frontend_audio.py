@@ -146,6 +146,21 @@ def test_what_the_reference_says_is_needed(text: str | None, cloner: GlmCloner) 
     assert caught.value.param == "prompt_text"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("好" * 3000, "3000 letters for 3.2 s of audio, 938 a second"),
+        ("a" * 97, "97 letters"),
+        ("好" * 39, "12 Chinese"),
+    ],
+)
+def test_text_that_nobody_says_in_that_time_is_refused(text: str, said: str, cloner: GlmCloner) -> None:
+    with pytest.raises(RequestError, match=said) as caught:
+        cloner.clone("anna", speechlike(RATE, 3.2), RATE, text)
+    assert caught.value.param == "prompt_text"
+    assert facts(cloner.clone("anna", speechlike(RATE, 3.2), RATE, text[:38])).text == text[:38]
+
+
 @pytest.mark.parametrize("name", ["ref.wav", "ref.flac", "ref.ogg"])
 def test_common_formats_are_read(name: str, cloner: GlmCloner, tmp_path: Path) -> None:
     soundfile.write(tmp_path / name, speechlike(44100, 3.2, 2).T, 44100)

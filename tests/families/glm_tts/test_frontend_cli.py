@@ -37,6 +37,10 @@ def entry(uttid: Any, **changes: Any) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
+    return prompt_folder(tmp_path)
+
+
+def prompt_folder(tmp_path: Path) -> Path:
     """A folder like the release's: examples/ with a prompt."""
     folder = tmp_path / "examples"
     (folder / "prompt").mkdir(parents=True)
@@ -138,8 +142,12 @@ def test_unusual_chunk_sizes_say_what_they_cost(chunk: int | None, streaming: bo
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_checkpoint(tmp_path_factory.mktemp("whole") / "ckpt")
+
+
+def build_checkpoint(folder: Path) -> Path:
     """A released-layout tree with everything that cloning and speaking need."""
-    folder = build(tmp_path_factory.mktemp("whole") / "ckpt", Sizes(vocabulary=2048, flow_codes=CODES + 8))
+    build(folder, Sizes(vocabulary=2048, flow_codes=CODES + 8))
     tokenizer = write_text_tokenizer(folder / "vq32k-phoneme-tokenizer", CODES)
     write_speech_tokenizer(folder / "speech_tokenizer", quantize_vocab_size=CODES)
     write_speaker_net(folder / "frontend" / "campplus.onnx")
@@ -303,6 +311,8 @@ def test_voice_is_added_spoken_with_and_removed(data: Path, checkpoint: Path, tm
         ("../anna", "anna.wav", "你好", "'../anna' cannot name a voice"),
         ("anna", "none.wav", "你好", "there is no sound file"),
         ("anna", "anna.wav", " ", "word for word"),
+        ("anna", "anna.wav", "……", "holds nothing that can be spoken"),
+        ("anna", "anna.wav", "Доброе утро", "it cannot read 'Д'"),
     ],
 )
 def test_bad_voices_are_refused(
@@ -312,6 +322,30 @@ def test_bad_voices_are_refused(
     assert code == 1
     assert said in output
     assert not list(tmp_path.glob("*.safetensors"))
+
+
+def test_damaged_voice_can_be_removed_and_the_other_rate_is_listed(
+    data: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.safetensors").write_bytes(b"damaged")
+    audio = str(data / "prompt" / "anna.wav")
+    code, said = voices(checkpoint, tmp_path, "add", "r32", audio, "--text", "你好", "--sample-rate", "32000")
+    assert code == 0 and "r32: it was made for the vocoder of 32000 Hz" in said
+    where = ["--model", str(checkpoint), "--voices-dir", str(tmp_path)]
+    listed = json.loads(CliRunner().invoke(app, ["voices", "--json", *where]).stdout)["voices"]
+    assert [(voice["name"], voice["sample_rate_hz"]) for voice in listed] == [("r32", 32000)]
+    assert "32000 Hz" in CliRunner().invoke(app, ["voices", *where]).stdout
+    assert voices(checkpoint, tmp_path, "remove", "bad")[0] == 0
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["r32.safetensors"]
+
+
+def test_voices_are_removed_from_a_named_model_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "ckpt" / "voices" / "anna.safetensors"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"a voice")
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["voices", "remove", "anna"]).exit_code == 2
+    assert kept.is_file()
 
 
 def test_voices_are_still_listed() -> None:

@@ -102,14 +102,14 @@ def test_config_of_another_net_is_refused(changes: dict[str, Any], said: str, tm
 
 
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"config\.json is missing"):
+    with pytest.raises(CheckpointError, match=r"config\.json is missing.*hf download"):
         read_speech_tokenizer(tmp_path)
     write_speech_tokenizer(tmp_path)
     (tmp_path / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(CheckpointError, match="missing codebook.weight|missing conv"):
         read_speech_tokenizer(tmp_path)
     (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"\x00" * 40)
-    with pytest.raises(CheckpointError, match="model-00001-of-00002.safetensors is damaged"):
+    with pytest.raises(CheckpointError, match="model-00001-of-00002.safetensors is damaged.*hf download"):
         read_speech_tokenizer(tmp_path)
 
 
@@ -144,13 +144,18 @@ def test_speaker_vector_equals_the_references(golden: dict[str, Tensor], wave: T
 
 
 def test_missing_speaker_net_says_where_it_comes_from(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"campplus\.onnx is missing.*download https://github\.com/zai-org/"):
+    with pytest.raises(
+        CheckpointError, match=r"campplus\.onnx is missing.*curl .*https://github\.com/zai-org/GLM-TTS/raw/main/"
+    ):
         SpeakerNet(tmp_path / "campplus.onnx")
 
 
 def test_other_onnx_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "campplus.onnx").write_bytes(b"version https://git-lfs.github.com/spec/v1")
-    with pytest.raises(CheckpointError, match="damaged or not an ONNX file"):
+    with pytest.raises(CheckpointError, match="is a Git LFS pointer, not the file.*curl .*/raw/"):
+        SpeakerNet(tmp_path / "campplus.onnx")
+    (tmp_path / "campplus.onnx").write_bytes(b"no net")
+    with pytest.raises(CheckpointError, match="damaged or not an ONNX file.*curl .*/raw/"):
         SpeakerNet(tmp_path / "campplus.onnx")
     with pytest.raises(CheckpointError, match="not CAM"):
         SpeakerNet(write_speaker_net(tmp_path / "campplus.onnx", bins=40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,11 +149,19 @@ def test_stored_voices_are_offered(tree: Path, voice: Voice, tmp_path: Path) -> 
     assert (list(stored.voices), stored.default_voice, list(other_rate.voices)) == (["ada"], "ada", [])
 
 
-def test_stored_voice_of_another_checkpoint_is_refused(tree: Path, voice: Voice, tmp_path: Path) -> None:
-    foreign = replace(voice, facts=replace(voice.facts, speech_ids=(tiny.CODES,)))
-    save_voice(tmp_path, foreign)
-    with pytest.raises(CheckpointError, match="ada .* of another checkpoint"):
-        load(tree, LoadOptions(voices_dir=tmp_path))
+def test_stored_voices_that_cannot_speak_do_not_block_the_others(
+    tree: Path, voice: Voice, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_voice(tmp_path, voice)
+    save_voice(tmp_path, replace(voice, name="other", facts=replace(voice.facts, speech_ids=(tiny.CODES,))))
+    save_voice(tmp_path, replace(voice, name="r32", facts=replace(voice.facts, mel_sample_hz=32000)))
+    (tmp_path / "bad.safetensors").write_bytes(b"damaged")
+    stored = load(tree, LoadOptions(voices_dir=tmp_path))
+    assert list(stored.voices) == ["ada"]
+    assert f"left out: {tmp_path / 'bad.safetensors'} is damaged" in caplog.text
+    assert "the voice other in" in caplog.text and "of another checkpoint" in caplog.text
+    assert "the voice r32 is not offered at 24000 Hz: it was made for the vocoder of 32000 Hz" in caplog.text
+    assert "Choices(sample_hz=32000)" in caplog.text
 
 
 def test_legato_load_speaks(tree: Path, voice: Voice) -> None:
@@ -175,6 +184,23 @@ def cut(name: str) -> Callable[[Path], None]:
 
 def remove(name: str) -> Callable[[Path], None]:
     return lambda tree: (tree / name).unlink()
+
+
+def remove_folder(name: str) -> Callable[[Path], None]:
+    return lambda tree: shutil.rmtree(tree / name)
+
+
+def written(name: str, text: str) -> Callable[[Path], None]:
+    return lambda tree: (tree / name).write_text(text) and None
+
+
+def pointer(name: str) -> Callable[[Path], None]:
+    return written(name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
+
+
+def no_heads(tree: Path) -> None:
+    path = tree / "llm" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_attention_heads": 0}))
 
 
 def narrow_vocabulary(tree: Path) -> None:
@@ -211,16 +237,33 @@ def tagged_code(tree: Path) -> None:
     [
         (cut("flow/flow.pt"), r"flow\.pt is truncated .*hf download"),
         (cut("hift/hift.pt"), r"hift\.pt is truncated .*hf download"),
-        (cut("llm/model.safetensors"), r"model\.safetensors is damaged"),
+        (cut("llm/model.safetensors"), r"model\.safetensors is damaged.*hf download"),
         (remove("flow/flow.pt"), r"flow\.pt is missing: expected at .*flow/flow\.pt.*hf download"),
         (remove("flow/config.yaml"), r"config\.yaml is missing"),
         (remove("hift/hift.pt"), r"hift\.pt is missing"),
         (remove("llm/config.json"), r"config\.json is missing"),
         (remove("llm/model.safetensors"), r"model\.safetensors is missing"),
-        (another_width, r"embedding\.weight is \[700, 64\], expected \[1024, 64\]"),
-        (narrow_vocabulary, r"the tokenizer's ids go up to .* not of one checkpoint"),
+        (another_width, r"embedding\.weight is \[700, 64\], expected \[1024, 64\].*hf download"),
+        (narrow_vocabulary, r"the tokenizer's ids go up to .* not of one checkpoint\. .*hf download"),
         (few_codes, r"knows 21 codec ids, the tokenizer has 64"),
-        (evil_pickle, r"flow\.pt is truncated or not a file of tensors"),
+        (evil_pickle, r"flow\.pt is truncated or not a file of tensors\. To fetch .*hf download"),
+        (remove_folder("llm"), r"the folder llm/ of the checkpoint is missing: expected at .*ckpt/llm,.*hf download"),
+        (
+            remove_folder("flow"),
+            r"the folder flow/ of the checkpoint is missing: expected at .*ckpt/flow,.*hf download",
+        ),
+        (pointer("flow/flow.pt"), r"flow\.pt is a Git LFS pointer.*git lfs pull.*hf download"),
+        (pointer("hift/hift.pt"), r"hift\.pt is a Git LFS pointer"),
+        (pointer("llm/model.safetensors"), r"model\.safetensors is a Git LFS pointer"),
+        (pointer("vq32k-phoneme-tokenizer/tokenizer.model"), r"tokenizer\.model is a Git LFS pointer"),
+        (remove("vq32k-phoneme-tokenizer/tokenizer.model"), r"tokenizer\.model is missing.*hf download"),
+        (no_heads, r"num_attention_heads = 0: it must be a whole number from 1\. .*hf download"),
+        (written("llm/config.json", "[1]"), r"config\.json should hold one JSON object\. .*hf download"),
+        (
+            written("vq32k-phoneme-tokenizer/tokenizer_config.json", "[]"),
+            r"tokenizer_config\.json should hold one JSON",
+        ),
+        (written("flow/config.yaml", ""), r"config\.yaml lacks the table `flow:`\. .*hf download"),
     ],
 )
 def test_damaged_checkpoint_says_what_and_where(
@@ -229,8 +272,24 @@ def test_damaged_checkpoint_says_what_and_where(
     copy = tmp_path / "ckpt"
     shutil.copytree(tree, copy)
     damage(copy)
-    with pytest.raises(CheckpointError, match=says):
+    with pytest.raises(CheckpointError, match=says) as caught:
         families.load(copy, LoadOptions())
+    assert "weights_only" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (None, "holds no checkpoint: neither config.json nor a released model's folders"),
+        ("[1]", "should hold one JSON object"),
+        ('{"family": ["x"]}', "names the family"),
+    ],
+)
+def test_folder_that_is_no_checkpoint_says_so(config: str | None, says: str, tmp_path: Path) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(CheckpointError, match=says):
+        families.load(tmp_path, LoadOptions())
 
 
 def test_tags_in_the_yaml_are_not_run(tree: Path, tmp_path: Path) -> None:

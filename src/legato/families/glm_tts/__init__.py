@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from legato.types import Ramp, Rates, Voice
 
 from .cloner import GlmCloner
 from .config import FlowSettings, read_flow_settings
+from .files import telling_what_to_run
 from .flow import GRID_TOKENS, HISTORY_TOKENS, LOOK_AHEAD_BLOCKS, ODE_STEPS, GlmFlow, Mode
 from .frontend import GlmFrontend, glm_voice
 from .hift import FRAME_HZ, REACH_FRAMES
@@ -31,12 +33,15 @@ from .vocos2d import load_vocos2d
 from .voices import read_voices
 from .weights import load_dit, load_lm
 
+log = logging.getLogger("legato")
+
 LM_ROW_TILE = 4
 HIFT_HZ, VOCOS_HZ = 24000, 32000
 KEEP_TOKENS = (20, 25, 50)
 """Kept of the first, second, … window: 20 give the first 0.4 s of sound beyond the vocoder's reach."""
 
 TOKENIZER_FOLDER = "vq32k-phoneme-tokenizer"
+PARTS = ("llm", "flow", "hift", "vocos2d", "speech_tokenizer", TOKENIZER_FOLDER)
 SPEAKER_FILE, SAFE_FILE, REPLACEMENTS_FILE = (
     "frontend/campplus.onnx",
     "configs/G2P_able_1word.json",
@@ -116,9 +121,8 @@ def load(checkpoint: Path, options: LoadOptions, choices: Choices | None = None)
 
 
 def find_tree(folder: Path) -> Path:
-    """The folder that holds `llm/` and `flow/`: the one given, or `ckpt/` in it."""
-    inner = folder / "ckpt"
-    return inner if (inner / "llm").is_dir() and not (folder / "llm").is_dir() else folder
+    """The folder that holds `llm/`, `flow/` and so on: the one given, or `ckpt/` in it if that has more of them."""
+    return max((folder, folder / "ckpt"), key=lambda tree: sum((tree / part).is_dir() for part in PARTS))
 
 
 def beside(tree: Path, name: str) -> Path:
@@ -171,6 +175,7 @@ def _checked_hz(found: int, choices: Choices, folder: Path) -> int:
     return found
 
 
+@telling_what_to_run()
 def _check_codes(codes: int, flow: GlmFlow, tree: Path) -> None:
     if flow.dit.sizes.rows < codes:
         raise CheckpointError(
@@ -207,14 +212,29 @@ def _phonemes(tree: Path, tokenizer: Tokenizer) -> Phonemes | None:
 
 
 def _voices(folder: Path, sample_hz: int, frontend: GlmFrontend) -> dict[str, Voice]:
-    """Stored voices whose mel was made for this vocoder. Raises CheckpointError for one of another checkpoint."""
-    voices = {name: voice for name, voice in read_voices(folder).items() if glm_voice(voice).mel_sample_hz == sample_hz}
-    for name, voice in voices.items():
+    """Stored voices whose mel was made for this vocoder. Others are left out, with a warning that says what to do."""
+    voices = {}
+    for name, voice in read_voices(folder).items():
+        made_hz = glm_voice(voice).mel_sample_hz
+        if made_hz != sample_hz:
+            log.warning("the voice %s is not offered at %d Hz: %s", name, sample_hz, made_for(made_hz))
+            continue
         try:
             frontend.facts_of(voice)
-        except RequestError as error:
-            raise CheckpointError(f"the voice {name} in {folder} is of another checkpoint: clone it again") from error
+        except RequestError:
+            log.warning("the voice %s in %s is left out: it is of another checkpoint; clone it again", name, folder)
+            continue
+        voices[name] = voice
     return voices
+
+
+def made_for(sample_hz: int) -> str:
+    """What a stored voice's rate means, and where it can be spoken with."""
+    net = "Vocos2D" if sample_hz == VOCOS_HZ else "HiFT"
+    return (
+        f"it was made for the vocoder of {sample_hz} Hz ({net}). Load the model with Choices(sample_hz={sample_hz}) to "
+        f"speak with it, use its recording in `legato glmtts --sample_rate {sample_hz}`, or clone it for the other rate"
+    )
 
 
 def _check_voice(frontend: GlmFrontend, sample_hz: int, voice: Voice) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from legato.nn.resample import resample
 from legato.types import Voice
 
 from .kaldi_fbank import SAMPLE_HZ as SPEAKER_HZ
-from .prompt_audio import Samples, check
+from .prompt_audio import Samples, check, check_pace
 from .speaker import SpeakerNet
 from .speech_tokenizer import SpeechTokenizer
 from .voices import GlmVoice
@@ -55,7 +56,7 @@ class GlmCloner:
     def clone(self, name: str, wave: np.ndarray, sample_rate_hz: int, text: str | None) -> Voice:
         """A voice like that of `wave` (float32 [channels, n] in [-1, 1]), which says `text`.
 
-        Raises RequestError naming what was measured when the audio cannot serve, or when the text is missing;
+        Raises RequestError naming what was measured when the audio or the text cannot serve;
         CheckpointError when a net that is needed is not there.
         """
         if text is None or not text.strip():
@@ -63,21 +64,24 @@ class GlmCloner:
                 "this model needs to know what the reference audio says, word for word: give prompt_text", "prompt_text"
             )
         samples: Samples = np.ascontiguousarray(wave, np.float32)
-        _, warnings = check(samples, sample_rate_hz)
+        found, warnings = check(samples, sample_rate_hz)
+        check_pace(text, found.seconds)
+        text_ids = self._tokenize(text)
         for warning in warnings:
             log.warning("voice %s: %s", name, warning)
-        facts = self._facts(torch.from_numpy(samples), sample_rate_hz, text, warnings)
+        facts = replace(self._facts(torch.from_numpy(samples), sample_rate_hz, warnings), text=text, text_ids=text_ids)
         return Voice(name, f"cloned from {samples.shape[1] / sample_rate_hz:.1f} s of audio", ("zh", "en"), facts)
 
     @torch.inference_mode()
-    def _facts(self, wave: Tensor, rate_hz: int, text: str, warnings: tuple[str, ...]) -> GlmVoice:
+    def _facts(self, wave: Tensor, rate_hz: int, warnings: tuple[str, ...]) -> GlmVoice:
+        """All but the text."""
         tokenizer = self._speech_tokenizer()
         device = tokenizer.codebook.weight.device
         spoken = resample(wave, rate_hz, tokenizer.config.mel.sample_hz)[0]
         mono = wave.mean(0)
         return GlmVoice(
-            text=text,
-            text_ids=self._tokenize(text),
+            text="",
+            text_ids=(),
             speech_ids=tokenizer.encode(spoken.to(device)),
             mel=log_mel(resample(mono, rate_hz, self._mel.sample_hz), self._mel).clone(),
             speaker=self._speaker().vector(resample(mono, rate_hz, SPEAKER_HZ)).clone(),

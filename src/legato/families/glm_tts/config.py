@@ -1,11 +1,10 @@
-"""Facts of a GLM-TTS checkpoint: the files of its folder, the language model's sizes, the flow's settings.
+"""Facts of a GLM-TTS checkpoint: the language model's sizes, the flow's settings.
 
 Sizes of the flow and the vocoder are not here: they follow from the shapes of their tensors (weights.py).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import Any
 from legato.errors import CheckpointError, ConfigError
 from legato.nn.decoder import DecoderConfig
 
-DOWNLOAD = "hf download zai-org/GLM-TTS --local-dir ckpt"
-"""What fetches a whole checkpoint."""
+from .files import need_file, read_json_table, size_of, telling_what_to_run
 
 
 @dataclass(frozen=True)
@@ -38,17 +36,11 @@ class FlowSettings:
     cosine_time: bool
 
 
-def need_file(path: Path) -> Path:
-    """The path itself. Raises CheckpointError when nothing is there: which file, where, and what to run."""
-    if not path.is_file():
-        raise CheckpointError(f"{path.name} is missing: expected at {path}. To fetch the checkpoint: {DOWNLOAD}")
-    return path
-
-
+@telling_what_to_run()
 def read_lm_facts(path: Path) -> LMFacts:
     """Parse llm/config.json. Raises CheckpointError naming the file and the key."""
     try:
-        return _lm_facts(json.loads(need_file(path).read_text(encoding="utf-8")))
+        return _lm_facts(read_json_table(path))
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"{path} lacks or misspells {error}") from error
     except ValueError as error:
@@ -56,7 +48,10 @@ def read_lm_facts(path: Path) -> LMFacts:
 
 
 def _lm_facts(raw: dict[str, Any]) -> LMFacts:
-    heads, width = raw["num_attention_heads"], raw["hidden_size"]
+    heads, width = size_of(raw, "num_attention_heads"), size_of(raw, "hidden_size")
+    kv_heads = size_of(raw, "num_key_value_heads") if raw.get("num_key_value_heads") is not None else heads
+    if heads % kv_heads:
+        raise ValueError(f"num_attention_heads = {heads} is no multiple of num_key_value_heads = {kv_heads}")
     rope = raw.get("rope_parameters") or {}
     for key, only in (("hidden_act", "silu"), ("rope_scaling", None), ("attention_bias", False), ("mlp_bias", False)):
         if raw.get(key, only) != only:
@@ -65,16 +60,16 @@ def _lm_facts(raw: dict[str, Any]) -> LMFacts:
         raise ValueError(f"rope_type = {rope['rope_type']!r} is not supported; this model family has 'default'")
     decoder = DecoderConfig(
         width=width,
-        layers=raw["num_hidden_layers"],
+        layers=size_of(raw, "num_hidden_layers"),
         heads=heads,
-        kv_heads=raw.get("num_key_value_heads") or heads,
+        kv_heads=kv_heads,
         head_dim=raw.get("head_dim") or width // heads,
-        inner=raw["intermediate_size"],
+        inner=size_of(raw, "intermediate_size"),
         rope_theta=float(raw.get("rope_theta") or rope.get("rope_theta") or LLAMA_ROPE_THETA),
         norm_eps=float(raw.get("rms_norm_eps", LLAMA_NORM_EPS)),
         qkv_bias=False,
     )
-    return LMFacts(decoder, int(raw["vocab_size"]), bool(raw.get("tie_word_embeddings", False)))
+    return LMFacts(decoder, size_of(raw, "vocab_size"), bool(raw.get("tie_word_embeddings", False)))
 
 
 LLAMA_ROPE_THETA, LLAMA_NORM_EPS = 10000.0, 1e-6
@@ -109,15 +104,20 @@ def read_plain_yaml(path: Path) -> Any:
         raise CheckpointError(f"{path} is not YAML: {error}") from error
 
 
+@telling_what_to_run()
 def read_flow_settings(path: Path) -> FlowSettings:
     """Parse flow/config.yaml without running its tags. Raises CheckpointError naming the file and the key.
 
     Keys that are left out have the defaults of the released code.
     """
+    raw = read_plain_yaml(path)
+    flow = raw.get("flow") if isinstance(raw, dict) else None
+    if not isinstance(flow, dict):
+        raise CheckpointError(f"{path} lacks the table `flow:`")
     try:
-        return flow_settings(read_plain_yaml(path)["flow"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path} lacks or misspells {error}") from error
+        return flow_settings(flow)
+    except TypeError as error:
+        raise CheckpointError(f"{path} misstates a rate: {error}") from error
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
 

@@ -39,6 +39,9 @@ def convert(source: Path, target: Path) -> Path:
     Raises ConfigError when `target` is taken, CheckpointError naming the file of `source` that is missing, damaged or
     does not fit.
     """
+    target = target.resolve()
+    if target == Path.cwd():
+        raise ConfigError(f"{target} is the folder you are in; name a new one")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(f"{target} is there already; choose another folder")
     tree = find_tree(source)

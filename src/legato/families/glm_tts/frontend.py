@@ -27,6 +27,7 @@ MOST_SPEECH_TOKENS = 750
 """30 s: earlier utterances are let go, the oldest first, until the prompt's speech and the new one's fit in here."""
 
 CACHED_TEXTS = 256
+SHOWN_CHARS = 20
 FOREIGN_SCRIPTS = ("CYRILLIC", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "HEBREW", "THAI", "DEVANAGARI")
 
 
@@ -63,10 +64,7 @@ class GlmFrontend:
     def check(self, text: str) -> None:
         """Refuse text that is mostly in a script the model cannot read, and pronunciations that cannot be followed."""
         self._marked(text)
-        letters = [char for char in text if char.isalpha()]
-        foreign = [char for char in letters if name(char, "").startswith(FOREIGN_SCRIPTS)]
-        if 2 * len(foreign) > len(letters):
-            raise UnsupportedFeature(f"this model speaks Chinese and English; it cannot read {foreign[0]!r}", "input")
+        check_script(text, "input")
 
     def prompt(self, utterance: Utterance) -> Prompt | None:
         """The prompt for an utterance; None when nothing in it can be spoken.
@@ -167,8 +165,26 @@ class WholeText:
 
 
 def voice_ids(tokenizer: Tokenizer, text_front: TextFront, text: str) -> tuple[int, ...]:
-    """Ids of what a reference recording says: normalised, and unlike other text with a space at its end."""
-    return tuple(tokenizer.encode(f"{text_front.normalize(text)} "))
+    """Ids of what a reference recording says: normalised, and unlike other text with a space at its end.
+
+    Raises RequestError for a text that cannot be spoken.
+    """
+    check_script(text, "prompt_text")
+    normal = text_front.normalize(text)
+    if not normal:
+        raise RequestError(
+            f"prompt_text {text[:SHOWN_CHARS]!r} holds nothing that can be spoken: give what the recording says",
+            "prompt_text",
+        )
+    return tuple(tokenizer.encode(f"{normal} "))
+
+
+def check_script(text: str, param: str) -> None:
+    """Refuse text that is mostly in a script the model cannot read. Raises UnsupportedFeature."""
+    letters = [char for char in text if char.isalpha()]
+    foreign = [char for char in letters if name(char, "").startswith(FOREIGN_SCRIPTS)]
+    if 2 * len(foreign) > len(letters):
+        raise UnsupportedFeature(f"this model speaks Chinese and English; it cannot read {foreign[0]!r}", param)
 
 
 def glm_voice(voice: Voice) -> GlmVoice:

@@ -15,7 +15,7 @@ from torch import Tensor
 from legato.errors import CheckpointError
 from legato.nn.weights import read_tensors
 
-from .config import need_file
+from .files import need_file
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX, DOWN, UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"

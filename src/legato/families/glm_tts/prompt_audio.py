@@ -31,6 +31,9 @@ MOST_CLIPPED, ADVISED_CLIPPED = 0.02, 0.0002
 LEAST_SNR_DB, ADVISED_SNR_DB = 0.0, 15.0
 NOISE_QUANTILE = 0.1
 
+MOST_HAN_HZ, MOST_LETTERS_HZ = 12.0, 30.0
+"""Chinese characters, and other letters and digits, that nobody speaks more of in a second."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -102,6 +105,19 @@ def check(wave: Samples, sample_hz: int) -> tuple[Measured, tuple[str, ...]]:
     if problem is not None:
         raise _refused(problem)
     return found, _warnings(found)
+
+
+def check_pace(text: str, seconds: float) -> None:
+    """Raises RequestError, with the figure, for a text that nobody could say in that time."""
+    said = [char for char in text if char.isalnum()]
+    han = sum("\u4e00" <= char <= "\u9fff" for char in said)
+    if han / MOST_HAN_HZ + (len(said) - han) / MOST_LETTERS_HZ > seconds:
+        raise RequestError(
+            f"prompt_text has {len(said)} letters for {seconds:.1f} s of audio, {len(said) / seconds:.0f} a second; "
+            f"nobody says more than {MOST_HAN_HZ:.0f} Chinese or {MOST_LETTERS_HZ:.0f} English ones: give what the "
+            "recording says, and no more",
+            "prompt_text",
+        )
 
 
 def _refused(problem: str) -> RequestError:

@@ -8,7 +8,6 @@ T mel frames, P = T / 2 positions, N = P / pool tokens, D width.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ from legato.errors import CheckpointError
 from legato.nn.layers import freeze
 from legato.nn.mel import MelSpec, whisper_log_mel
 from legato.nn.weights import load_strict, read_tensors
+
+from .files import need_file, read_json_table, size_of, telling_what_to_run
 
 CONFIG_FILE, FEATURES_FILE = "config.json", "preprocessor_config.json"
 KERNEL, CONV_STRIDE = 3, 2
@@ -150,7 +151,7 @@ def nearest(x: Tensor, codebook: Tensor) -> Tensor:
 
 def read_config(folder: Path) -> SpeechTokenizerConfig:
     """The sizes of the tokenizer in a checkpoint folder. Raises CheckpointError naming the file and the key."""
-    encoder, features = _json(folder / CONFIG_FILE), _json(folder / FEATURES_FILE)
+    encoder, features = read_json_table(folder / CONFIG_FILE), read_json_table(folder / FEATURES_FILE)
     try:
         config = _parse(encoder, features)
     except (KeyError, TypeError, ValueError) as error:
@@ -172,7 +173,7 @@ def _parse(encoder: dict[str, Any], features: dict[str, Any]) -> SpeechTokenizer
         sample_hz=int(features.get("sampling_rate", 16_000)),
         fft_samples=int(features.get("n_fft", 400)),
         hop_samples=int(features.get("hop_length", 160)),
-        bins=int(encoder["num_mel_bins"]),
+        bins=size_of(encoder, "num_mel_bins"),
         high_hz=8000.0,
     )
     if int(features.get("feature_size", mel.bins)) != mel.bins:
@@ -180,12 +181,12 @@ def _parse(encoder: dict[str, Any], features: dict[str, Any]) -> SpeechTokenizer
     pool, block = encoder.get("pooling_kernel_size"), encoder.get("quantize_causal_block_size")
     causal = bool(encoder.get("encoder_causal_attention") or encoder.get("quantize_causal_encoder"))
     return SpeechTokenizerConfig(
-        width=int(encoder["d_model"]),
-        layers=int(encoder["quantize_position"]),
-        heads=int(encoder["encoder_attention_heads"]),
-        inner=int(encoder["encoder_ffn_dim"]),
-        codes=int(encoder["quantize_vocab_size"]),
-        positions=int(encoder["max_source_positions"]),
+        width=size_of(encoder, "d_model"),
+        layers=size_of(encoder, "quantize_position"),
+        heads=size_of(encoder, "encoder_attention_heads"),
+        inner=size_of(encoder, "encoder_ffn_dim"),
+        codes=size_of(encoder, "quantize_vocab_size"),
+        positions=size_of(encoder, "max_source_positions"),
         pool=None if pool is None else int(pool),
         pool_average=pooling == "avg",
         pool_after=int(encoder.get("pooling_position") or 0),
@@ -196,18 +197,7 @@ def _parse(encoder: dict[str, Any], features: dict[str, Any]) -> SpeechTokenizer
     )
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing: the speech tokenizer is expected there") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(raw, dict):
-        raise CheckpointError(f"{path} should hold one JSON object")
-    return raw
-
-
+@telling_what_to_run()
 def read_speech_tokenizer(folder: Path, device: str = "cpu") -> SpeechTokenizer:
     """The speech tokenizer in a folder of config.json, preprocessor_config.json and model*.safetensors.
 
@@ -219,7 +209,7 @@ def read_speech_tokenizer(folder: Path, device: str = "cpu") -> SpeechTokenizer:
         raise CheckpointError(f"{folder} has no model*.safetensors: the speech tokenizer's weights are expected there")
     tensors: dict[str, Tensor] = {}
     for file in files:
-        tensors |= {n.removeprefix(PREFIX): t for n, t in read_tensors(file).items() if n.startswith(PREFIX)}
+        tensors |= {n.removeprefix(PREFIX): t for n, t in read_tensors(need_file(file)).items() if n.startswith(PREFIX)}
     net = SpeechTokenizer(config)
     load_strict(net, {n: t for n, t in tensors.items() if _needed(n, config.layers)}, folder)
     freeze(net.to(device))

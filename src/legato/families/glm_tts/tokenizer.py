@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 from unicodedata import category
 
 from legato.errors import CheckpointError
+
+from .files import need_file, read_json_table, telling_what_to_run
 
 RANKS_FILE, CONFIG_FILE = "tokenizer.model", "tokenizer_config.json"
 CACHED_PIECES = 4096
@@ -124,6 +124,7 @@ def _kind(char: str) -> str:
 # --- reading ---
 
 
+@telling_what_to_run()
 def read_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer in a checkpoint folder. Raises CheckpointError naming the file and what is wrong with it."""
     ranks = _read_ranks(folder / RANKS_FILE)
@@ -140,12 +141,10 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
     line = b""
     try:
-        for line in path.read_bytes().splitlines():
+        for line in need_file(path).read_bytes().splitlines():
             if line.strip():
                 token, rank = line.split()
                 ranks[base64.b64decode(token, validate=True)] = int(rank)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing: the checkpoint's text tokenizer is expected there") from None
     except (OSError, ValueError, binascii.Error) as error:
         raise CheckpointError(f"{path} is damaged or not a rank file, at {line[:40]!r} ({error})") from error
     lacking = [byte for byte in range(256) if bytes((byte,)) not in ranks]
@@ -155,16 +154,14 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
 
 
 def _read_added(path: Path) -> tuple[AddedToken, ...]:
+    entries = read_json_table(path).get("added_tokens_decoder", {})
     try:
-        entries: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("added_tokens_decoder", {})
         return tuple(
             AddedToken(str(entry["content"]), int(id), bool(entry.get("lstrip")), bool(entry.get("rstrip")))
             for id, entry in entries.items()
         )
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing: it names the speech and phoneme tokens") from None
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{path}: added_tokens_decoder lacks or misstates {error}") from error
 
 
 # --- the ids that the language model's prompt is made of ---
@@ -188,6 +185,7 @@ class SpecialIds:
         return self.last_speech - self.first_speech + 1
 
 
+@telling_what_to_run()
 def special_ids(tokenizer: Tokenizer, vocabulary: int) -> SpecialIds:
     """Resolve and check the special ids. `vocabulary` is the number of the language model's embedding rows.
 

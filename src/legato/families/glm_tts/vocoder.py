@@ -18,6 +18,7 @@ from legato.nn.weights import load_strict
 from legato.protocols import VocoderPiece
 from legato.types import Reach
 
+from .files import telling_what_to_run
 from .hift import PITCH_REACH_FRAMES, REACH_FRAMES, Hift, hift_sizes
 from .weights import Uninitialised, fold_weight_norm, read_released
 
@@ -86,6 +87,7 @@ class HiftVocoder:
         return turns % 1
 
 
+@telling_what_to_run()
 def load_hift(folder: Path) -> Hift:
     """The vocoder in `hift/`. Raises CheckpointError naming the file that is missing, damaged or does not fit."""
     raw, path = read_released(folder, "hift")

@@ -14,7 +14,7 @@ from torch import Tensor
 from legato.errors import CheckpointError
 from legato.types import Reach
 
-from .config import DOWNLOAD, need_file
+from .files import DOWNLOAD, need_file
 
 LOG_SHIFT = -7.847762537473608
 """−ln 2560: the file was trained on spectra divided by the FFT's length."""
@@ -75,7 +75,6 @@ def load_vocos2d(folder: Path, mel_bins: int, device: torch.device) -> Vocos2D:
         net = torch.jit.load(str(path), map_location=device).eval()
         return Vocos2D(net, mel_bins, device, path)
     except (RuntimeError, ValueError) as error:
-        reason = str(error).split("\n")[0]
         raise CheckpointError(
-            f"{path} is damaged or not a TorchScript vocoder ({reason}). To fetch the checkpoint again: {DOWNLOAD}"
+            f"{path} is damaged or not a TorchScript vocoder. To fetch the checkpoint again: {DOWNLOAD}"
         ) from error

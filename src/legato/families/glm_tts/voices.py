@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from legato.errors import CheckpointError, RequestError, UnknownVoice
 from legato.types import Voice
+
+log = logging.getLogger("legato")
 
 FORMAT = "legato-glm-tts-voice-1"
 SUFFIX = ".safetensors"
@@ -88,7 +91,7 @@ def read_voice(path: Path) -> Voice:
         facts = _facts(tensors, about)
         languages = tuple(json.loads(about["languages"]))
         return Voice(check_name(path.stem), about["description"], languages, facts)
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError, RequestError) as error:
         raise CheckpointError(f"{path} is damaged: it lacks or misstates {error}") from error
 
 
@@ -122,19 +125,28 @@ def voice_files(folder: Path) -> Iterator[Path]:
 
 
 def read_voices(folder: Path) -> dict[str, Voice]:
-    """All stored voices by name. Raises CheckpointError naming the first file that is damaged."""
-    return {path.stem: read_voice(path) for path in voice_files(folder)}
+    """All stored voices by name; a file that is damaged is left out, with a warning that names it."""
+    voices = {}
+    for path in voice_files(folder):
+        try:
+            voices[path.stem] = read_voice(path)
+        except CheckpointError as error:
+            log.warning("a stored voice is left out: %s. `legato voices remove %s` deletes it", error, path.stem)
+    return voices
 
 
 def find_voice(folder: Path, name: str) -> Voice:
     """The stored voice of that name. Raises RequestError, UnknownVoice or CheckpointError."""
+    return read_voice(_file_of(folder, name))
+
+
+def _file_of(folder: Path, name: str) -> Path:
     path = folder / f"{check_name(name)}{SUFFIX}"
     if not path.is_file():
         raise UnknownVoice(name, tuple(path.stem for path in voice_files(folder)))
-    return read_voice(path)
+    return path
 
 
 def remove_voice(folder: Path, name: str) -> None:
-    """Delete a stored voice. Raises RequestError or UnknownVoice."""
-    find_voice(folder, name)
-    (folder / f"{name}{SUFFIX}").unlink()
+    """Delete a stored voice, damaged or not. Raises RequestError or UnknownVoice."""
+    _file_of(folder, name).unlink()

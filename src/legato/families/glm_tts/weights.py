@@ -5,7 +5,6 @@ Each net is read from its released file or, if it is there, from a safetensors f
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 from collections.abc import Mapping
@@ -20,8 +19,9 @@ from legato.errors import CheckpointError
 from legato.nn.decoder import fuse
 from legato.nn.weights import load_strict, read_tensors
 
-from .config import DOWNLOAD, LMFacts, need_file, read_lm_facts
+from .config import LMFacts, read_lm_facts
 from .dit import DiT, DiTSizes
+from .files import DOWNLOAD, need_file, read_json_table, telling_what_to_run
 from .lm import GlmLM
 from .lora import CONFIG_FILE, merge_adapter
 
@@ -38,11 +38,12 @@ class Uninitialised(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+@telling_what_to_run()
 def read_released(folder: Path, name: str) -> tuple[dict[str, Tensor], Path]:
     """Tensors of `name`.safetensors if it is there, else of `name`.pt; and the path read. Raises CheckpointError."""
     converted = folder / f"{name}.safetensors"
     if converted.is_file():
-        return read_tensors(converted), converted
+        return read_tensors(need_file(converted)), converted
     path = need_file(folder / f"{name}.pt")
     return {key: t.float() if t.is_floating_point() else t for key, t in read_pickled(path).items()}, path
 
@@ -55,9 +56,8 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        reason = str(error).split("\n")[0]
         raise CheckpointError(
-            f"{path} is truncated or not a file of tensors ({reason}). To fetch the checkpoint again: {DOWNLOAD}"
+            f"{path} is truncated or not a file of tensors. To fetch the checkpoint again: {DOWNLOAD}"
         ) from error
     for key in ("model", "state_dict", "generator"):
         if isinstance(found, dict) and isinstance(found.get(key), Mapping):
@@ -105,20 +105,22 @@ def load_lm(folder: Path, adapter: Path | None = None) -> GlmLM:
     facts = LMFacts(facts.decoder, facts.vocabulary, tied=not own_head)
     if facts.tied and EMBEDDING in raw:
         raw[HEAD] = raw[EMBEDDING]
-    _fuse_projections(raw, folder)
-    with Uninitialised():
-        net = GlmLM(facts)
-    load_strict(net, renamed(raw, LM_NAMES), folder)
+    with telling_what_to_run():
+        _fuse_projections(raw, folder)
+        with Uninitialised():
+            net = GlmLM(facts)
+        load_strict(net, renamed(raw, LM_NAMES), folder)
     return net
 
 
+@telling_what_to_run()
 def _read_shards(folder: Path) -> dict[str, Tensor]:
     index = folder / "model.safetensors.index.json"
     names = {path.name for path in folder.glob("model*.safetensors")}
     if index.is_file():
         try:
-            names |= set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError) as error:
+            names |= set(read_json_table(index)["weight_map"].values())
+        except (KeyError, AttributeError, TypeError) as error:
             raise CheckpointError(f"{index} is not an index of safetensors files ({error})") from error
     if not names:
         need_file(folder / "model.safetensors")
@@ -162,6 +164,7 @@ FLOW_NAMES = (
 )
 
 
+@telling_what_to_run()
 def load_dit(folder: Path) -> DiT:
     """The flow's net in `flow/`. Raises CheckpointError naming the file that is missing, damaged or does not fit."""
     raw, path = read_released(folder, "flow")
