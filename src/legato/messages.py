@@ -97,9 +97,9 @@ def _whole(text: str, where: str) -> str:
 def _own_part(raw: Mapping[str, Any], kind: PartKind, where: str) -> Part:
     content, rate = raw.get(kind), raw.get("sample_rate_hz")
     if isinstance(content, np.ndarray):
-        if kind != "audio" or not isinstance(rate, int):
+        if kind != "audio" or isinstance(rate, bool) or not isinstance(rate, (int, np.integer)):
             raise RequestError(f"{where}: samples need sample_rate_hz, and are sound", where)
-        return Part(kind, content, rate)
+        return Part(kind, content, int(rate))
     if not isinstance(content, (str, Path, bytes)):
         raise RequestError(f"{where}.{kind} must be a path or bytes, not {type(content).__name__}", f"{where}.{kind}")
     return Part(kind, Path(content) if isinstance(content, str) else content)

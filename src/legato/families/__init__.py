@@ -85,7 +85,8 @@ def _family_of(folder: Path) -> str:
         raise CheckpointError(f"{config} should hold one JSON object")
     family = raw.get("family") or MODEL_TYPES.get(str(raw.get("model_type")))
     if not isinstance(family, str) or family not in FAMILIES:
-        raise CheckpointError(f"{config} names the family {family!r}; known: {', '.join(FAMILIES)}")
+        named = raw.get("family") or raw.get("model_type")
+        raise CheckpointError(f"{config} names the family {named!r}; known: {', '.join(FAMILIES)}")
     return family
 
 

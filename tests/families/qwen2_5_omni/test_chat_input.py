@@ -69,12 +69,15 @@ def test_live_sound_that_is_refused(dialogue: Dialogue) -> None:
     id = UtteranceId(1, 0)
     dialogue.ask(1, asked(user(), more_audio=True))
     for wave, hz, message in (
-        (np.zeros(0, np.float32), 16000, "0 samples"),
+        (np.full(10, 1e300), 16000, "too large"),
+        (np.zeros(9, np.float32), 2**63, "sample_rate_hz = 9223372036854775808"),
+        (np.zeros(0, np.float32), 7, "sample_rate_hz = 7"),
         (np.full(10, np.nan, np.float32), 16000, "not numbers"),
         (np.zeros(16000 * 121, np.float32), 16000, "more than 120 s"),
     ):
         with pytest.raises(RequestError, match=message):
             dialogue.replies.hear(id, wave, hz)
+    dialogue.replies.hear(id, np.zeros(0, np.float32), 16000)
     with pytest.raises(RequestError, match="nothing was heard: 0 samples"):
         dialogue.replies.hear(id, None, 0)
     dialogue.replies.hear(id, np.zeros(100, np.float32), 16000)

@@ -1,12 +1,11 @@
-"""Files of a checkpoint: both spellings of its settings, what it lacks named, nothing read that is not needed."""
+"""Files of a checkpoint: what they lack is named, nothing read that is not needed."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,92 +13,19 @@ from safetensors.torch import load_file, save_file
 
 from legato.errors import CheckpointError
 from legato.families.qwen2_5_omni.audio_tower import load_audio_tower
-from legato.families.qwen2_5_omni.config import OmniConfig, read_config
 from legato.families.qwen2_5_omni.parts import ThinkerConfig
 from legato.families.qwen2_5_omni.thinker import load_thinker
 from legato.families.qwen2_5_omni.tokenizer import Detokenizer, TextTokenizer
 from legato.families.qwen2_5_omni.weights import Tensors
 
-from .settings import IDS, TINY, config
+from .settings import IDS
 from .tiny import tokenizer
-
-Edit = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
 def own(checkpoint: Path, tmp_path: Path) -> Path:
     """A copy of the checkpoint to damage."""
     return Path(shutil.copytree(checkpoint, tmp_path / "own"))
-
-
-def edited(folder: Path, edit: Edit) -> OmniConfig:
-    raw = config(TINY)
-    edit(raw)
-    (folder / "config.json").write_text(json.dumps(raw), encoding="utf-8")
-    return read_config(folder)
-
-
-# --- settings ---
-
-
-def test_both_spellings_say_the_same(own: Path) -> None:
-    released = read_config(own)
-    (own / "config.json").write_text(json.dumps(config(TINY, newer=True)), encoding="utf-8")
-    assert read_config(own) == released
-    flow = ("dim", "depth", "heads"), ("hidden_size", "num_hidden_layers", "num_attention_heads")
-    for names in flow:
-        assert edited(own, lambda raw, n=names: [raw["token2wav_config"]["dit_config"].pop(k) for k in n]) == released
-
-
-def test_what_the_release_leaves_out(own: Path) -> None:
-    names = ("block_size", "look_ahead_layers", "look_backward_layers")
-    flow = edited(own, lambda raw: [raw["token2wav_config"]["dit_config"].pop(name) for name in names]).flow
-    assert flow is not None
-    assert (flow.block_frames, flow.look_ahead_layers, flow.look_back_layers) == (24, (10,), (0, 20))
-
-
-def test_a_model_that_only_writes(own: Path) -> None:
-    read = edited(own, lambda raw: raw.update(enable_audio_output=False))
-    assert read.talker is read.flow is read.vocoder is None
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda raw: raw.pop("thinker_config"), "lacks thinker_config"),
-        (
-            lambda raw: raw["thinker_config"]["text_config"].pop("hidden_size"),
-            "lacks thinker_config.text_config",
-        ),
-        (lambda raw: raw["thinker_config"]["vision_config"].pop("hidden_size"), "vision_config.hidden_size"),
-        (lambda raw: raw["thinker_config"].pop("vision_start_token_id"), "vision_start_token_id"),
-        (lambda raw: raw["talker_config"].pop("head_dim"), "mrope_section"),
-        (
-            lambda raw: raw["talker_config"].update(embedding_size=5),
-            "embedding_size = 5, but the thinker's",
-        ),
-        (lambda raw: raw["thinker_config"]["audio_config"].update(output_dim=5), "audio_config gives rows of 5"),
-        (lambda raw: raw["thinker_config"]["text_config"].update(hidden_act="gelu"), "hidden_act = 'gelu'"),
-        (lambda raw: raw["thinker_config"]["text_config"].update(vocab_size="many"), "vocab_size = 'many'"),
-        (lambda raw: raw["thinker_config"]["text_config"].pop("rope_scaling"), "rope_parameters or rope_scaling"),
-        (
-            lambda raw: raw["thinker_config"]["text_config"]["rope_scaling"].update(rope_type="yarn"),
-            "rope type 'yarn' is not supported",
-        ),
-    ],
-)
-def test_settings_that_are_refused(own: Path, edit: Edit, message: str) -> None:
-    with pytest.raises(CheckpointError, match=message) as caught:
-        edited(own, edit)
-    assert str(own / "config.json") in str(caught.value)
-
-
-def test_no_settings_at_all(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="config.json is missing: expected at .* To fetch"):
-        read_config(tmp_path)
-    (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"config\.json"):
-        read_config(tmp_path)
 
 
 # --- tensors ---
@@ -183,7 +109,7 @@ def test_a_tied_head(own: Path, thinker_config: ThinkerConfig) -> None:
     index.write_text(json.dumps(raw), encoding="utf-8")
     with pytest.raises(CheckpointError, match="lacks thinker.lm_head.weight"):
         load_thinker(Tensors(own, ("thinker.",)), thinker_config, torch.float32)
-    tied = edited(own, lambda raw: raw["thinker_config"]["text_config"].update(tie_word_embeddings=True)).thinker
+    tied = replace(thinker_config, tied=True)
     thinker = load_thinker(Tensors(own, ("thinker.",)), tied, torch.float32)
     thinker.freeze(4)
     assert thinker.embedding.weight is thinker.head.weight

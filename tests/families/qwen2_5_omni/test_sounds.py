@@ -107,7 +107,15 @@ def nan_sound() -> np.ndarray:
         (np.zeros(10, np.int16), 16000, "int16"),
         (np.zeros((2, 2, 2), np.float32), 16000, "float samples"),
         (sine(1), None, "sample_rate_hz"),
-        (sine(1), 0, "sample_rate_hz"),
+        (sine(1), 0, "sample_rate_hz = 0"),
+        (sine(1), True, "sample_rate_hz"),
+        (sine(1), 16000.0, "sample_rate_hz"),
+        (sine(1), 999, "sample_rate_hz = 999: it must be from 1000 to 768000"),
+        (sine(1), 768_001, "sample_rate_hz = 768001"),
+        (sine(1), 2**63, "sample_rate_hz = 9223372036854775808"),
+        (np.full(900, 1e300), 16000, "too large"),
+        (np.full(900, 3.4e38, np.float32), 44100, "too large"),
+        (np.zeros((900, 2), np.float32), 16000, "samples \\[900, 2\\].* transpose"),
         (np.zeros(16000 * 600, np.float32), 16000, "longer than 300 s"),
     ],
 )
@@ -115,6 +123,14 @@ def test_sound_that_is_refused(wave: np.ndarray, rate: int | None, message: str)
     with pytest.raises(RequestError, match=message) as caught:
         at_16_khz(wave, rate, "the sound")
     assert "the sound" in str(caught.value) and caught.value.param == "messages"
+
+
+def test_sound_that_is_taken() -> None:
+    wave = sine(0.5, 48000)
+    heard = at_16_khz(np.stack([wave, wave]).astype(np.float64), np.int64(48000), "it")
+    assert heard.dtype == np.float32 and np.array_equal(heard, at_16_khz(wave, 48000, "it"))
+    for hz in (1_000, 768_000):
+        assert len(at_16_khz(sine(0.1, hz), hz, "it")) == 1600
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:

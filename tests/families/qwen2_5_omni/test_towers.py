@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from legato.families.qwen2_5_omni.audio_tower import AudioTower, load_audio_tower
 from legato.families.qwen2_5_omni.parts import ThinkerConfig
-from legato.families.qwen2_5_omni.vision_tower import VisionTower, layout_of, load_vision_tower
+from legato.families.qwen2_5_omni.vision_tower import VisionTower, _attend, layout_of, load_vision_tower
 from legato.families.qwen2_5_omni.weights import Tensors
 from legato.nn.layers import freeze
 
@@ -58,6 +59,25 @@ def test_pictures_are_the_references(eye: VisionTower, gold: dict[str, Tensor], 
     pixels = noise(PICTURES[grid], times * down * across, 1176)
     alone = [eye(part[None], down // 2, across // 2)[0] for part in pixels.chunk(times)]
     assert (torch.cat(alone) - gold["vision.{}x{}x{}".format(*grid)]).abs().max() < 1e-5
+
+
+def test_pictures_alone_are_pictures_together(eye: VisionTower) -> None:
+    pixels = noise(31, 3, 8 * 12, 1176)
+    together = eye(pixels, 4, 6)
+    assert all(torch.equal(eye(pixels[i : i + 1], 4, 6)[0], together[i]) for i in range(3))
+
+
+def test_attention_never_holds_all_scores_at_once() -> None:
+    """A photo has 61,204 patches: their scores are 30 GB, far more than is asked for here."""
+    patches, windows = 3000, ((1, 2900), (5, 20))
+    q, k, v = (noise(seed, 2, patches, 2, 16) for seed in (1, 2, 3))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        mixed = _attend(q, k, v, windows)
+    assert max(event.cpu_memory_usage for event in seen.events()) < 2900 * 2900 * 4 // 2
+    for start, size in ((0, 2900), *((2900 + 20 * i, 20) for i in range(5))):
+        a, b, c = (t[:, start : start + size].transpose(1, 2) for t in (q, k, v))
+        wanted = (a @ b.transpose(2, 3) / 4).softmax(-1) @ c
+        assert (mixed[:, start : start + size] - wanted.transpose(1, 2)).abs().max() < 1e-5
 
 
 def test_windows_hold_every_cell_once(thinker_config: ThinkerConfig) -> None:

@@ -19,7 +19,7 @@ from .handover import Handover
 from .media import sound_block
 from .mel import SAMPLE_HZ, LogMel, Logs
 from .pieces import Piece, Pieces
-from .sounds import Stream, checked
+from .sounds import Stream, checked, checked_rate
 from .tokenizer import Detokenizer
 
 PARAM = "messages"
@@ -128,15 +128,20 @@ class Live:
         self.rows = 0
 
     def push(self, wave: np.ndarray, sample_rate_hz: int) -> list[MediaBlock]:
-        """Blocks that are complete now. Raises RequestError for what is no sound, or too much of it."""
-        mono = checked(wave, sample_rate_hz, "the sound that was pushed")
+        """Blocks that are complete now; an empty stretch adds nothing. Raises RequestError for what is no sound, or too
+        much of it."""
+        name = "the sound that was pushed"
+        rate = checked_rate(sample_rate_hz, name)
+        if not wave.size:
+            return []
+        mono = checked(wave, name)
         if self._stream is None:
-            self._stream = Stream(sample_rate_hz)
-        if sample_rate_hz != self._stream.sample_rate_hz:
+            self._stream = Stream(rate)
+        if rate != self._stream.sample_rate_hz:
             raise RequestError(
-                f"sound at {sample_rate_hz} Hz follows sound at {self._stream.sample_rate_hz} Hz in one message", PARAM
+                f"sound at {rate} Hz follows sound at {self._stream.sample_rate_hz} Hz in one message", PARAM
             )
-        if self._mel.samples + len(mono) * SAMPLE_HZ / sample_rate_hz > self.limits.seconds * SAMPLE_HZ:
+        if self._mel.samples + len(mono) * SAMPLE_HZ / rate > self.limits.seconds * SAMPLE_HZ:
             raise RequestError(f"the user has spoken for more than {self.limits.seconds} s", PARAM)
         return self._blocks(self._mel.push(self._stream.push(mono)))
 

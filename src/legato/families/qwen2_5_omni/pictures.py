@@ -182,7 +182,7 @@ def _together(pictures: list[np.ndarray], vision: VisionConfig) -> list[Pixels]:
 def patches(pixels: Pixels, vision: VisionConfig, limits: PixelLimits) -> Tensor:
     """Normalised patches float32 [patches, 3 × patch_frames × side²], those of a cell one behind the other."""
     mean, std = (torch.tensor(numbers)[:, None, None] * 255.0 for numbers in (limits.mean, limits.std))
-    frames = (torch.from_numpy(pixels.frames).permute(0, 3, 1, 2).float() - mean) / std
+    frames = torch.from_numpy(pixels.frames).permute(0, 3, 1, 2).float().sub_(mean).div_(std)
     side, merge = vision.patch_pixels, vision.merge
     parted = frames.view(len(frames), 3, pixels.rows, merge, side, pixels.columns, merge, side)
     return parted.permute(2, 5, 3, 6, 1, 0, 4, 7).reshape(pixels.rows * pixels.columns * merge**2, -1)

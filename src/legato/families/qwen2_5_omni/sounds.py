@@ -16,6 +16,15 @@ from .mel import SAMPLE_HZ
 MAX_SOUND_SECONDS = 300
 """What the model's own front end takes; it cuts off the rest without a word, we refuse."""
 
+LEAST_RATE_HZ, MOST_RATE_HZ = 1_000, 768_000
+"""Rates at which sound is taken."""
+
+LARGEST_SAMPLE = 1e30
+"""Beyond it a change of rate may leave the range of float32."""
+
+MOST_CHANNELS = 8
+"""A wave of so few columns and more rows is [n, channels]: the other way round."""
+
 PARAM = "messages"
 
 
@@ -37,27 +46,45 @@ def has_sound(content: bytes | Path, name: str) -> bool:
 
 def at_16_khz(wave: np.ndarray, sample_rate_hz: int | None, name: str) -> np.ndarray:
     """Samples float32 [n] at SAMPLE_HZ of a wave [n] or [channels, n]. Raises RequestError for what is no sound."""
-    mono = checked(wave, sample_rate_hz, name)
-    assert sample_rate_hz is not None
-    _check_length(len(mono) / sample_rate_hz, name)
-    if sample_rate_hz == SAMPLE_HZ:
+    rate, mono = checked_rate(sample_rate_hz, name), checked(wave, name)
+    _check_length(len(mono) / rate, name)
+    if rate == SAMPLE_HZ:
         return mono
-    resampled: np.ndarray = extra("soxr").resample(mono, sample_rate_hz, SAMPLE_HZ)
+    resampled: np.ndarray = extra("soxr").resample(mono, rate, SAMPLE_HZ)
     return resampled
 
 
-def checked(wave: np.ndarray, sample_rate_hz: int | None, name: str) -> np.ndarray:
-    """One channel float32 [n] of a wave. Raises RequestError when it is empty, of another type or not finite."""
-    if not isinstance(sample_rate_hz, int) or sample_rate_hz <= 0:
-        raise RequestError(f"{name} needs its sample_rate_hz, which is {sample_rate_hz!r}", PARAM)
+def checked_rate(sample_rate_hz: int | None, name: str) -> int:
+    """A rate that sound is taken at. Raises RequestError for any other."""
+    if isinstance(sample_rate_hz, bool) or not isinstance(sample_rate_hz, (int, np.integer)):
+        raise RequestError(f"{name} needs its sample_rate_hz, a whole number, which is {sample_rate_hz!r}", PARAM)
+    if not LEAST_RATE_HZ <= sample_rate_hz <= MOST_RATE_HZ:
+        raise RequestError(
+            f"{name} has sample_rate_hz = {sample_rate_hz}: it must be from {LEAST_RATE_HZ} to {MOST_RATE_HZ}", PARAM
+        )
+    return int(sample_rate_hz)
+
+
+def checked(wave: np.ndarray, name: str) -> np.ndarray:
+    """One channel float32 [n] of a wave [n] or [channels, n].
+
+    Raises RequestError when it is empty, of another type or shape, not finite as float32 or too large.
+    """
     if wave.ndim not in (1, 2) or not np.issubdtype(wave.dtype, np.floating):
         raise RequestError(f"{name} must be float samples [n] or [channels, n], not {wave.dtype} {wave.shape}", PARAM)
     if not wave.size:
         raise RequestError(f"{name} holds 0 samples", PARAM)
-    mono = _mono(wave)
-    if not np.isfinite(mono).all():
-        raise RequestError(f"{name} holds samples that are not numbers (NaN or infinite)", PARAM)
-    return np.ascontiguousarray(mono, np.float32)
+    if wave.ndim == 2 and wave.shape[1] <= MOST_CHANNELS and wave.shape[1] < wave.shape[0]:
+        raise RequestError(
+            f"{name} has samples {list(wave.shape)}, which is more channels than samples of each: samples are "
+            "[channels, n], so transpose them (wave.T)",
+            PARAM,
+        )
+    with np.errstate(over="ignore"):
+        mono = np.ascontiguousarray(_mono(wave), np.float32)
+    if not (np.abs(mono) <= LARGEST_SAMPLE).all():
+        raise RequestError(f"{name} holds samples that are not numbers (NaN, infinite or too large)", PARAM)
+    return mono
 
 
 def _mono(wave: np.ndarray) -> np.ndarray:

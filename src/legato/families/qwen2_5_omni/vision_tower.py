@@ -75,12 +75,18 @@ class VisionLayer(nn.Module):
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, windows: tuple[tuple[int, int], ...]) -> Tensor:
-    """Attention [B, patches, heads, head_dim] within windows, those of one size together."""
+    """Attention [B, patches, heads, head_dim] within windows, those of one size together.
+
+    Windows of all pictures lie side by side in one dimension: kernels that go through the keys piece by piece take four
+    dimensions, with five the scores of all patches to all patches would be held at once.
+    """
     out, at = [], 0
     for count, size in windows:
-        part = [t[:, at : at + count * size].unflatten(1, (count, size)).transpose(2, 3) for t in (q, k, v)]
-        out.append(F.scaled_dot_product_attention(*part).transpose(2, 3).flatten(1, 2))
-        at += count * size
+        stop = at + count * size
+        query, key, value = (t[:, at:stop].reshape(-1, size, *t.shape[2:]).transpose(1, 2) for t in (q, k, v))
+        mixed = F.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+        out.append(mixed.reshape(len(q), count * size, *q.shape[2:]))
+        at = stop
     return torch.cat(out, 1)
 
 
