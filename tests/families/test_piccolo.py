@@ -88,7 +88,9 @@ def recorder() -> Recorder:
     return Recorder(load("piccolo", LoadOptions(recompute_past=True)))
 
 
-@pytest.mark.parametrize("index", range(len(SENTENCES)))
+@pytest.mark.parametrize(
+    "index", [pytest.param(i, marks=pytest.mark.slow if i > 2 else ()) for i in range(len(SENTENCES))]
+)
 def test_same_tokens_as_the_first_script(recorder: Recorder, index: int) -> None:
     golden = load_file(GOLDEN)
     recorder.speak(SENTENCES[index], seed=index)
