@@ -26,10 +26,10 @@ from legato.bench.machine import machine_facts
 from legato.families.glm_tts.config import LMFacts
 from legato.families.glm_tts.lm import GlmLM, PromptIds, speech_prompt
 from legato.families.glm_tts.tokenizer import SpecialIds
-from legato.families.glm_tts.weights import Uninitialised
 from legato.lm.scheduler import SchedulerLimits
 from legato.lm.stage import LMStage
 from legato.nn.decoder import DecoderConfig
+from legato.nn.weights import Uninitialised
 from legato.types import UtteranceId
 
 RELEASED = LMFacts(DecoderConfig(2048, 28, 16, 4, 128, 6144, 10000.0, 1e-5, qkv_bias=False), 98304, tied=True)

@@ -24,10 +24,10 @@ from legato.bench.machine import machine_facts
 from legato.families.qwen2_5_omni.handover import Handover
 from legato.families.qwen2_5_omni.parts import AudioConfig, ThinkerConfig, ThinkerIds, VisionConfig
 from legato.families.qwen2_5_omni.thinker import Thinker
-from legato.families.qwen2_5_omni.weights import Uninitialised
 from legato.lm.scheduler import SchedulerLimits
 from legato.lm.stage import LMStage
 from legato.nn.decoder import DecoderConfig
+from legato.nn.weights import Uninitialised
 from legato.protocols import Prompt, SampledTokens
 from legato.types import Sampling, UtteranceId
 

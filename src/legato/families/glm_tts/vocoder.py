@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from legato.errors import CheckpointError
-from legato.nn.weights import load_strict
+from legato.nn.weights import Uninitialised, load_strict
 from legato.protocols import VocoderPiece
 from legato.types import Reach
 
 from .files import telling_what_to_run
 from .hift import PITCH_REACH_FRAMES, REACH_FRAMES, Hift, hift_sizes
-from .weights import Uninitialised, fold_weight_norm, read_released
+from .weights import fold_weight_norm, read_released
 
 NOISE_GROUP_FRAMES = 50
 """Noise is drawn in groups of this many frames, each with its own seed."""

@@ -9,15 +9,22 @@ import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from legato.errors import CheckpointError
 from legato.nn.decoder import fuse
-from legato.nn.weights import load_strict, read_tensors
+from legato.nn.weights import (
+    DECODER_GROUPS,
+    DECODER_NAMES,
+    Rules,
+    Uninitialised,
+    fuse_projections,
+    load_strict,
+    read_tensors,
+    renamed,
+)
 
 from .config import LMFacts, read_lm_facts
 from .dit import DiT, DiTSizes
@@ -27,15 +34,6 @@ from .lora import CONFIG_FILE, merge_adapter
 
 DEFAULT_HEAD_WIDTH = 64
 """Of the flow, where the file lacks its rotary table."""
-
-
-class Uninitialised(TorchFunctionMode):
-    """Nets built under it are not filled with random numbers that the checkpoint would replace."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (Tensor.uniform_, Tensor.normal_):
-            return args[0]
-        return func(*args, **(kwargs or {}))
 
 
 @telling_what_to_run()
@@ -67,26 +65,9 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
     return dict(found)
 
 
-def renamed(tensors: Mapping[str, Tensor], rules: tuple[tuple[str, str], ...]) -> dict[str, Tensor]:
-    """Names rewritten by the first rule that matches."""
-    out = {}
-    for name, tensor in tensors.items():
-        rule = next((rule for rule in rules if re.match(rule[0], name)), None)
-        out[re.sub(*rule, name) if rule else name] = tensor
-    return out
-
-
 # --- language model ---
 
-LM_NAMES = (
-    (r"^model\.embed_tokens\.", "embedding."),
-    (r"^lm_head\.", "head."),
-    (r"^model\.norm\.", "decoder.norm."),
-    (r"^model\.layers\.(\d+)\.input_layernorm\.", r"decoder.layers.\1.attention_norm."),
-    (r"^model\.layers\.(\d+)\.post_attention_layernorm\.", r"decoder.layers.\1.mlp_norm."),
-    (r"^model\.layers\.(\d+)\.self_attn\.o_proj\.", r"decoder.layers.\1.out."),
-    (r"^model\.layers\.(\d+)\.mlp\.down_proj\.", r"decoder.layers.\1.mlp.down."),
-)
+LM_NAMES: Rules = ((r"^model\.embed_tokens\.", "embedding."), (r"^lm_head\.", "head."), *DECODER_NAMES)
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
@@ -106,7 +87,7 @@ def load_lm(folder: Path, adapter: Path | None = None) -> GlmLM:
     if facts.tied and EMBEDDING in raw:
         raw[HEAD] = raw[EMBEDDING]
     with telling_what_to_run():
-        _fuse_projections(raw, folder)
+        fuse_projections(raw, DECODER_GROUPS, str(folder))
         with Uninitialised():
             net = GlmLM(facts)
         load_strict(net, renamed(raw, LM_NAMES), folder)
@@ -128,18 +109,6 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
     for name in sorted(names):
         raw |= read_tensors(need_file(folder / name))
     return raw
-
-
-def _fuse_projections(raw: dict[str, Tensor], source: Path) -> None:
-    """Query, key and value (and gate and up) projections become one matrix each."""
-    for layer in {match[1] for name in raw if (match := re.match(r"model\.layers\.(\d+)\.", name))}:
-        old, new = f"model.layers.{layer}.", f"decoder.layers.{layer}."
-        try:
-            qkv = [raw.pop(f"{old}self_attn.{p}_proj.weight") for p in "qkv"]
-            gates = [raw.pop(f"{old}mlp.{p}_proj.weight") for p in ("gate", "up")]
-        except KeyError as error:
-            raise CheckpointError(f"{source} lacks {error}") from None
-        raw[f"{new}qkv.weight"], raw[f"{new}mlp.gate_up.weight"] = fuse(*qkv), fuse(*gates)
 
 
 # --- flow ---

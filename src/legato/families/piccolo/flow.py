@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -23,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from legato.nn.dit import BlockDiT, Neighbours, Stored
+from legato.nn.dit_windows import WindowInput, evaluate, in_blocks, neighbours
 from legato.nn.layers import Linear
 from legato.nn.ode import cosine_grid, guided
 from legato.protocols import FlowFacts, FlowWindow
@@ -158,7 +158,7 @@ class PiccoloFlow(nn.Module):
             x=noise.clone(),
             noise=noise,
             conditioning=self.dit.condition(self._blocks(features[:, first_frame : first_frame + frames])),
-            near=_neighbours(frames, self._block, device, history is not None and not recompute),
+            near=neighbours(frames, self._block, BRANCHES, history is not None and not recompute, device),
             past=known.shape[0],
             kept=window.keep_frames // self._block,
             known=known,
@@ -167,8 +167,7 @@ class PiccoloFlow(nn.Module):
 
     def _blocks(self, frames: Tensor) -> Tensor:
         """[…, F, C] → […, blocks, b, C], the last block filled with zeros."""
-        missing = -frames.shape[-2] % self._block
-        return F.pad(frames, (0, 0, 0, missing)).unflatten(-2, (-1, self._block))
+        return in_blocks(frames, self._block)
 
     @torch.inference_mode()
     def _reference(self, voice: PiccoloVoice) -> _History:
@@ -179,14 +178,12 @@ class PiccoloFlow(nn.Module):
         known = self._blocks(((voice.mel - self.config.mel_mean) / self.config.mel_std).to(device))
         noise = torch.randn(known.shape, generator=torch.Generator().manual_seed(REFERENCE_SEED)).to(device)
         conditioning = self.dit.condition(self._blocks(self._branches(torch.tensor(voice.mel_codes), voice)))
-        near = _neighbours(len(voice.mel), self._block, device, from_memory=False)
-        last = torch.arange(1, BRANCHES + 1) * len(known) - 1
+        near = neighbours(len(voice.mel), self._block, BRANCHES, False, device)
         stored = []
         for step, t in enumerate(self._grid[:-1]):
-            x = (self.dit.state_inputs((1 - t) * noise + t * known) + conditioning).flatten(0, 1)
-            steps = torch.full((len(x),), step, device=device)
-            _, own = self.dit(x, self._modulations, steps, near, [None] * self._back_blocks)
-            stored.append([(k[last].clone(), v[last].clone()) for k, v in own])
+            x = self.dit.state_inputs((1 - t) * noise + t * known) + conditioning
+            (output,) = evaluate(self.dit, self._modulations, [WindowInput(x, step, near, None)])
+            stored.append(output.block(len(known) - 1))
         self._references[voice] = _History(stored=stored, noise=noise, mel=known)
         return self._references[voice]
 
@@ -195,20 +192,17 @@ class PiccoloFlow(nn.Module):
         states: list[_State] = [window.state for window in windows]
         for window, state in zip(windows, states, strict=True):
             self._hold_past(state, self._grid[window.step])
-        inputs = [(self.dit.state_inputs(s.x) + s.conditioning).flatten(0, 1) for s in states]
-        steps = [x.new_full((len(x),), w.step, dtype=torch.long) for x, w in zip(inputs, windows, strict=True)]
-        near = _together(tuple(state.near for state in states))
-        velocity, own = self.dit(_cat(inputs), self._modulations, _cat(steps), near, self._memory(windows))
-        first = 0
-        for window, state in zip(windows, states, strict=True):
-            blocks = len(state.x)
-            with_codes, without = velocity[first : first + BRANCHES * blocks].unflatten(0, (BRANCHES, blocks))
+        inputs = [
+            WindowInput(self.dit.state_inputs(s.x) + s.conditioning, w.step, s.near, self._stored(w))
+            for w, s in zip(windows, states, strict=True)
+        ]
+        outputs = evaluate(self.dit, self._modulations, inputs)
+        for window, state, output in zip(windows, states, outputs, strict=True):
+            with_codes, without = output.velocity
             dt = self._grid[window.step + 1] - self._grid[window.step]
             state.x = state.x + dt * guided(with_codes, without, self.config.guidance)
             if not window.final and self.past == "kv":
-                last = slice(first + state.kept - 1, first + BRANCHES * blocks, blocks)
-                state.stored.append([(k[last].clone(), v[last].clone()) for k, v in own])
-            first += BRANCHES * blocks
+                state.stored.append(output.block(state.kept - 1))
             window.step += 1
 
     def _hold_past(self, state: _State, t: float) -> None:
@@ -216,17 +210,10 @@ class PiccoloFlow(nn.Module):
         if state.past:
             state.x[: state.past] = (1 - t) * state.noise[: state.past] + t * state.known
 
-    def _memory(self, windows: Seq[FlowWindow]) -> list[Stored | None]:
-        """Per look-back layer, the stored blocks of the windows that have some, stacked in order."""
-        if self.past == "recompute":
-            return [None] * self._back_blocks
-        kept = [w.history.stored[w.step] for w in windows if w.history is not None]
-        if not kept:
-            return [None] * self._back_blocks
-        return [
-            (torch.cat([layers[i][0] for layers in kept]), torch.cat([layers[i][1] for layers in kept]))
-            for i in range(self._back_blocks)
-        ]
+    def _stored(self, window: FlowWindow) -> list[Stored] | None:
+        """What is kept of the block before a window, for its ODE step; None when the past is computed again."""
+        history: _History | None = window.history
+        return None if history is None or self.past == "recompute" else history.stored[window.step]
 
     def close(self, window: FlowWindow) -> tuple[Tensor, _History | None]:
         state: _State = window.state
@@ -237,37 +224,3 @@ class PiccoloFlow(nn.Module):
         blocks = slice(max(0, state.past + state.kept - self._back_blocks), state.past + state.kept)
         done = torch.cat([state.known, state.x[state.past :]])
         return mel, _History(stored=state.stored, noise=state.noise[blocks], mel=done[blocks])
-
-
-@lru_cache(maxsize=256)
-def _neighbours(frames: int, block: int, device: torch.device, from_memory: bool) -> Neighbours:
-    """Both branches of one window, one after the other; memory holds one block per branch."""
-    blocks = -(-frames // block)
-    valid = (torch.arange(blocks * block) < frames).view(blocks, block).repeat(BRANCHES, 1)
-    index, branch = torch.arange(blocks), torch.arange(BRANCHES)[:, None]
-    before, after = index - 1, torch.where(index < blocks - 1, index + 1, -1)
-    before, after = (torch.where(i >= 0, i + branch * blocks, -1).flatten() for i in (before, after))
-    past = torch.full((BRANCHES, blocks), -1)
-    if from_memory:
-        past[:, :1] = branch
-    return Neighbours(*(t.to(device) for t in (valid, before, after, past.flatten())))
-
-
-@lru_cache(maxsize=256)
-def _together(parts: tuple[Neighbours, ...]) -> Neighbours:
-    """Neighbours of several windows in one call."""
-    if len(parts) == 1:
-        return parts[0]
-    blocks = memories = 0
-    before, after, past = [], [], []
-    for part in parts:
-        before.append(torch.where(part.before >= 0, part.before + blocks, -1))
-        after.append(torch.where(part.after >= 0, part.after + blocks, -1))
-        past.append(torch.where(part.past >= 0, part.past + memories, -1))
-        blocks += len(part.before)
-        memories += int((part.past >= 0).sum())
-    return Neighbours(torch.cat([p.valid for p in parts]), torch.cat(before), torch.cat(after), torch.cat(past))
-
-
-def _cat(parts: Seq[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

@@ -3,25 +3,25 @@ between. Files of format 2 have the nets' own names."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 
 from legato.errors import CheckpointError
-from legato.nn.decoder import fuse
-from legato.nn.weights import load_strict, read_tensors
+from legato.nn.weights import DECODER_GROUPS, Rules, fuse_projections, load_strict, read_tensors, renamed
 
-LM_NAMES = (
+LM_NAMES: Rules = (
     (r"^embed_tokens\.", "embedding."),
     (r"^lm_head\.", "head."),
     (r"^norm\.", "decoder.norm."),
     (r"^layers\.(\d+)\.input_layernorm\.", r"decoder.layers.\1.attention_norm."),
     (r"^layers\.(\d+)\.post_attention_layernorm\.", r"decoder.layers.\1.mlp_norm."),
     (r"^layers\.(\d+)\.self_attn\.o_proj\.", r"decoder.layers.\1.out."),
+    (r"^layers\.(\d+)\.self_attn\.qkv\.", r"decoder.layers.\1.qkv."),
     (r"^layers\.(\d+)\.down_proj\.", r"decoder.layers.\1.mlp.down."),
+    (r"^layers\.(\d+)\.gate_up\.", r"decoder.layers.\1.mlp.gate_up."),
 )
-FLOW_NAMES = (
+FLOW_NAMES: Rules = (
     (r"^enc\.emb\.", "encoder.embedding."),
     (r"^enc\.dw\.", "encoder.depthwise."),
     (r"^enc\.n\.", "encoder.norms."),
@@ -39,7 +39,7 @@ FLOW_NAMES = (
     (r"^ada\.", "dit.final_modulation."),
     (r"^out\.", "dit.outputs."),
 )
-VOCODER_NAMES = (
+VOCODER_NAMES: Rules = (
     (r"^pre\.", "inputs."),
     (r"^n0\.", "input_norm."),
     (r"^(blocks|tail)\.(\d+)\.dw\.", r"\1.\2.depthwise."),
@@ -58,16 +58,8 @@ def load_lm(net: nn.Module, path: Path, own_names: bool = False) -> None:
     if own_names:
         load_strict(net, raw, path)
         return
-    tensors = {}
-    for layer in {match[1] for name in raw if (match := re.match(r"layers\.(\d+)\.", name))}:
-        old, new = f"layers.{layer}.", f"decoder.layers.{layer}."
-        try:
-            for kind in ("weight", "bias"):
-                tensors[f"{new}qkv.{kind}"] = fuse(*(raw.pop(f"{old}self_attn.{p}_proj.{kind}") for p in "qkv"))
-            tensors[f"{new}mlp.gate_up.weight"] = fuse(*(raw.pop(f"{old}{p}_proj.weight") for p in ("gate", "up")))
-        except KeyError as error:
-            raise CheckpointError(f"{path} lacks {error}") from None
-    load_strict(net, tensors | _renamed(raw, LM_NAMES), path)
+    fuse_projections(raw, DECODER_GROUPS, str(path))
+    load_strict(net, renamed(raw, LM_NAMES), path)
 
 
 def load_flow(net: nn.Module, path: Path, own_names: bool = False) -> None:
@@ -76,7 +68,7 @@ def load_flow(net: nn.Module, path: Path, own_names: bool = False) -> None:
     if own_names:
         load_strict(net, raw, path)
         return
-    tensors = _renamed(raw, FLOW_NAMES)
+    tensors = renamed(raw, FLOW_NAMES)
     try:
         weight, bias = tensors.pop("inp.weight"), tensors.pop("inp.bias")
         mel_bins = tensors["dit.outputs.bias"].shape[0]
@@ -88,16 +80,4 @@ def load_flow(net: nn.Module, path: Path, own_names: bool = False) -> None:
 
 def load_vocoder(net: nn.Module, path: Path) -> None:
     """Fill a Vocos."""
-    load_strict(net, _renamed(read_tensors(path), VOCODER_NAMES), path)
-
-
-def _renamed(tensors: dict[str, Tensor], rules: tuple[tuple[str, str], ...]) -> dict[str, Tensor]:
-    renamed = {}
-    for name, tensor in tensors.items():
-        for pattern, replacement in rules:
-            new, hits = re.subn(pattern, replacement, name)
-            if hits:
-                name = new
-                break
-        renamed[name] = tensor
-    return renamed
+    load_strict(net, renamed(read_tensors(path), VOCODER_NAMES), path)

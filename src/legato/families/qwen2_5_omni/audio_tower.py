@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from legato.nn.layers import Linear
+from legato.nn.weights import Rules, Uninitialised, fuse_projections
 
 from .parts import AudioConfig
-from .weights import Rules, Tensors, Uninitialised, fuse_projections, load_part
+from .weights import Tensors, load_part
 
 MAX_TIMESCALE = 10000.0
 NORM_EPS = 1e-5

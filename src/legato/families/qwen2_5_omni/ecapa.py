@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from legato.nn.weights import Rules
+
 from .parts import EcapaConfig
-from .weights import Rules
 
 LEAST_VARIANCE = 1e-12
 

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from legato.errors import CheckpointError
 from legato.nn.bigvgan import BigVGAN, BigVGANConfig
+from legato.nn.weights import Rules, Uninitialised, fuse_projections
 
 from .ecapa import ECAPA_NAMES
 from .flow import ROTARY_HEADS, Integration, QwenFlow
 from .parts import FlowConfig
-from .weights import Rules, Tensors, Uninitialised, fuse_projections, load_part
+from .weights import Tensors, load_part
 
 FLOW, VOCODER = "token2wav.code2wav_dit_model.", "token2wav.code2wav_bigvgan_model."
 

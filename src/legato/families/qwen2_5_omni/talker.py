@@ -20,12 +20,13 @@ from torch import Tensor, nn
 from legato.nn.attention import AttentionInput, KVShape
 from legato.nn.decoder import Decoder
 from legato.nn.layers import Linear, freeze
+from legato.nn.weights import DECODER_GROUPS, DECODER_NAMES, Rules, Uninitialised, fuse_projections
 from legato.protocols import Place, Step
 from legato.types import Sampling
 
 from .handover import Handover
 from .parts import TalkerConfig, TalkerIds
-from .weights import DECODER_GROUPS, DECODER_NAMES, Rules, Tensors, Uninitialised, fuse_projections, load_part
+from .weights import Tensors, load_part
 
 PREFIX = "talker."
 TALKER_NAMES: Rules = (

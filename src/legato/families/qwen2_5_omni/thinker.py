@@ -18,9 +18,10 @@ from legato.errors import CheckpointError
 from legato.nn.attention import AttentionInput, KVShape
 from legato.nn.decoder import Decoder
 from legato.nn.layers import Linear, freeze
+from legato.nn.weights import DECODER_GROUPS, DECODER_NAMES, Rules, Uninitialised, fuse_projections
 
 from .parts import ThinkerConfig
-from .weights import DECODER_GROUPS, DECODER_NAMES, Rules, Tensors, Uninitialised, fuse_projections, load_part
+from .weights import Tensors, load_part
 
 THINKER_NAMES: Rules = ((r"^model\.embed_tokens\.", "embedding."), (r"^lm_head\.", "head."), *DECODER_NAMES)
 PREFIX, HEAD, EMBEDDING = "thinker.", "lm_head.weight", "model.embed_tokens.weight"

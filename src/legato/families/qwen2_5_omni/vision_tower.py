@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from legato.nn.layers import Linear, RMSNorm, rotate
+from legato.nn.weights import Rules, Uninitialised, fuse_projections
 
 from .parts import VisionConfig
-from .weights import Rules, Tensors, Uninitialised, fuse_projections, load_part
+from .weights import Tensors, load_part
 
 ROPE_THETA, NORM_EPS = 10000.0, 1e-6
 PREFIX, PATCHES = "thinker.visual.", "patch_embed.proj.weight"

@@ -12,29 +12,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from legato.errors import CheckpointError
-from legato.nn.decoder import fuse
-from legato.nn.weights import load_strict
+from legato.nn.weights import Rules, load_strict, renamed
 
 from .config import DOWNLOAD, need_file
 
-Rules = tuple[tuple[str, str], ...]
-"""Patterns of names and what takes their place; the first that matches counts."""
-
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
-
-DECODER_NAMES: Rules = (
-    (r"^model\.norm\.", "decoder.norm."),
-    (r"^model\.layers\.(\d+)\.input_layernorm\.", r"decoder.layers.\1.attention_norm."),
-    (r"^model\.layers\.(\d+)\.post_attention_layernorm\.", r"decoder.layers.\1.mlp_norm."),
-    (r"^model\.layers\.(\d+)\.self_attn\.o_proj\.", r"decoder.layers.\1.out."),
-    (r"^model\.layers\.(\d+)\.self_attn\.qkv\.", r"decoder.layers.\1.qkv."),
-    (r"^model\.layers\.(\d+)\.mlp\.down_proj\.", r"decoder.layers.\1.mlp.down."),
-    (r"^model\.layers\.(\d+)\.mlp\.gate_up\.", r"decoder.layers.\1.mlp.gate_up."),
-)
-"""Of the thinker's and the talker's transformer, behind their prefix and after fusing."""
 
 COMPUTED = re.compile(r"(^|\.)(inv_freq|freqs_cis|positional_embedding|filter)$")
 """Tables that some files hold although they follow from the sizes."""
@@ -121,48 +105,6 @@ class Tensors:
             return get(name)
         except SafetensorError as error:
             raise CheckpointError(f"{self.folder / file} lacks {name}, which {INDEX} says it holds") from error
-
-
-class Uninitialised(TorchFunctionMode):
-    """Nets built under it are not filled with random numbers that the checkpoint would replace."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (Tensor.uniform_, Tensor.normal_):
-            return args[0]
-        return func(*args, **(kwargs or {}))
-
-
-def renamed(tensors: Mapping[str, Tensor], rules: Rules) -> dict[str, Tensor]:
-    """Names rewritten by the first rule that matches."""
-    out = {}
-    for name, tensor in tensors.items():
-        rule = next((rule for rule in rules if re.match(rule[0], name)), None)
-        out[re.sub(*rule, name) if rule else name] = tensor
-    return out
-
-
-def fuse_projections(tensors: dict[str, Tensor], groups: Mapping[str, Seq[str]], source: str) -> None:
-    """Projections of the same input become one, in place: {"qkv": ("q_proj", "k_proj", "v_proj")} and the like.
-
-    A projection without a bias beside some with one counts as having zeros. Raises CheckpointError naming what lacks.
-    """
-    for fused, parts in groups.items():
-        pattern = re.compile(rf"^(.*\.){re.escape(parts[0])}\.weight$")
-        for stem in [match[1] for name in tensors if (match := pattern.match(name))]:
-            weights, biases = (
-                [tensors.pop(f"{stem}{part}.{kind}", None) for part in parts] for kind in ("weight", "bias")
-            )
-            missing = [part for part, weight in zip(parts, weights, strict=True) if weight is None]
-            if missing:
-                raise CheckpointError(f"{source} lacks {stem}{missing[0]}.weight")
-            known = [weight for weight in weights if weight is not None]
-            tensors[f"{stem}{fused}.weight"] = fuse(*known)
-            if any(bias is not None for bias in biases):
-                filled = [w.new_zeros(len(w)) if b is None else b for w, b in zip(known, biases, strict=True)]
-                tensors[f"{stem}{fused}.bias"] = torch.cat(filled)
-
-
-DECODER_GROUPS = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 
 
 def load_part(net: nn.Module, tensors: Mapping[str, Tensor], rules: Rules, source: Path) -> None:
