@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 from rich.console import Console
 
 from legato.families.glm_tts.config import LMFacts
@@ -79,13 +78,14 @@ def test_costs_follow_the_device(timeline: ModuleType) -> None:
 
 
 def test_decode_steps_are_counted_and_compared_with_the_floor(load: Any) -> None:
-    real_size = load("glm_real_size")
+    speed, real_size = load("lm_speed"), load("glm_real_size")
     facts = LMFacts(DecoderConfig(64, 2, 4, 2, 16, 96, 10000.0, 1e-5, qkv_bias=False), 512, tied=True)
-    net = real_size.random_lm(facts, torch.bfloat16)
+    net = real_size.random_lm(facts)
     matrices = 2 * (64 * 128 + 64 * 64 + 2 * 64 * 96 + 96 * 64) + 512 * 64
-    assert real_size.weight_bytes(net) == 2 * (matrices + 5 * 64)
-    bandwidth = real_size.Bandwidth(2**20, time.perf_counter)
-    figures = real_size.measure(net, SpecialIds(200, 455, 180, 181, 182), [1, 3], 4, bandwidth)
+    assert speed.weight_bytes(net) == 2 * (matrices + 5 * 64)
+    bandwidth = speed.Bandwidth(2**20, time.perf_counter)
+    special = SpecialIds(200, 455, 180, 181, 182)
+    figures = speed.measure(net, lambda sequences, _: real_size.prompts(special, sequences), [1, 3], 4, bandwidth)
     json.dumps(figures)
     assert [each["sequences"] for each in figures["batches"]] == [1, 3]
     for each in figures["batches"]:
