@@ -113,7 +113,7 @@ class EngineCore:
             return
         try:
             speaking.text_chars += len(piece or "")
-            self.door.check_length(speaking.text_chars)
+            self.door.check_text(piece or "", speaking.text_chars)
             speaking.texts.extend(speaking.splitter.finish() if piece is None else speaking.splitter.push(piece))
         except SpeechError as error:
             self._fail(number, error)

@@ -45,10 +45,9 @@ class Door:
             ("sampling", "sampling", request.sampling, (Sampling, type(None))),
             ("pronunciation", "pronunciation", request.pronunciation, (str, type(None))),
         )
-        _check_characters(request.text, "input")
         _check_sampling(request.sampling)
         self._check_pronunciation(request.pronunciation)
-        self.check_length(len(request.text))
+        self.check_text(request.text, len(request.text))
         if not request.more_text and not _says_something(request.text):
             raise EmptyText
         self.model.frontend.check(request.text)
@@ -74,8 +73,9 @@ class Door:
                 self.model.check_voice(voice)
         return voice
 
-    def check_length(self, characters: int) -> None:
-        """Raises TextTooLong."""
+    def check_text(self, piece: str, characters: int) -> None:
+        """A piece of a text that has so many characters with it. Raises RequestError."""
+        _check_characters(piece, "input")
         if characters > self.config.max_text_chars:
             raise TextTooLong(characters, self.config.max_text_chars)
 
@@ -91,10 +91,10 @@ class Door:
             ("speech_sampling", "sampling", request.speech_sampling, (Sampling, type(None))),
             *(("a message", "messages", message, (Message,)) for message in request.messages),
         )
-        for message in request.messages:
+        for index, message in enumerate(request.messages):
             for part in message.parts:
                 if isinstance(part.content, str):
-                    _check_characters(part.content, "messages")
+                    _check_characters(part.content, f"messages[{index}].content")
         _check_sampling(request.sampling)
         _check_sampling(request.speech_sampling)
         if self.model.writer is None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,7 +103,8 @@ class SpeechEngine:
         self._closed = False
         self._broken: BaseException | None = None
         self._worker.start(self._run)
-        atexit.register(_close_if_there, weakref.ref(self))
+        self._at_exit = partial(_close_if_there, weakref.ref(self))
+        atexit.register(self._at_exit)
 
     # --- speaking ---
 
@@ -282,6 +284,7 @@ class SpeechEngine:
             self._closed = True
             self._wake.notify()
         self._worker.close()
+        atexit.unregister(self._at_exit)
 
     def __enter__(self) -> SpeechEngine:
         return self

@@ -56,7 +56,7 @@ def _message(raw: object, where: str, from_outside: bool) -> Message:
         raise RequestError(f"{where}.role = {role!r}: choose one of {', '.join(ROLES)}", f"{where}.role")
     content = raw.get("content")
     if isinstance(content, str):
-        return Message(role, (Part("text", _whole(content, f"{where}.content")),))
+        return Message(role, (Part("text", content),))
     if not isinstance(content, (list, tuple)) or not content:
         raise RequestError(f"{where}.content must be text or a list of parts", f"{where}.content")
     parts = tuple(_part(part, f"{where}.content[{i}]", from_outside) for i, part in enumerate(content))
@@ -72,7 +72,7 @@ def _part(raw: object, where: str, from_outside: bool) -> Part:
     if kind in ("text", "input_text"):
         if not isinstance(raw.get("text"), str):
             raise RequestError(f"{where}.text must be a string", f"{where}.text")
-        return Part("text", _whole(raw["text"], f"{where}.text"))
+        return Part("text", str(raw["text"]))
     if kind == "input_audio":
         inner = raw.get("input_audio")
         data = inner.get("data") if isinstance(inner, Mapping) else None
@@ -83,15 +83,6 @@ def _part(raw: object, where: str, from_outside: bool) -> Part:
         return _own_part(raw, cast(PartKind, kind), where)
     known = ("text", "input_audio", *_URL_KINDS, *(() if from_outside else _OWN_KINDS))
     raise RequestError(f"{where}.type = {kind!r}: choose one of {', '.join(known)}", f"{where}.type")
-
-
-def _whole(text: str, where: str) -> str:
-    """The text, if all of it is characters: JSON can spell half of a surrogate pair, which no tokenizer takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise RequestError(f"{where} holds half of a surrogate pair, which is no character", where) from None
-    return text
 
 
 def _own_part(raw: Mapping[str, Any], kind: PartKind, where: str) -> Part:

@@ -161,10 +161,6 @@ class SpeechStream(Stream[AudioChunk]):
         """More text of a request that was submitted with `more_text`. Raises RequestError unless it is a str."""
         if not isinstance(piece, str):
             raise RequestError(f"a piece of text must be a str, not {type(piece).__name__}", "input")
-        try:
-            piece.encode()
-        except UnicodeEncodeError:
-            raise RequestError("a piece of text holds half of a surrogate pair", "input") from None
         self._on_text(self.request, piece)
 
     def end_text(self) -> None:

@@ -16,13 +16,12 @@ import legato
 from legato.config import load_config
 from legato.engine import SpeechEngine
 from legato.errors import Overloaded, RequestError, SpeechError
-from legato.playback import check_device
 from legato.streams import ChatStream
 from legato.types import Part, PartKind
 
 from .live_sound import Microphone, check_microphone, stdin_sound
 from .options import DEFAULT_MODEL, ConfigOption, VoiceOption
-from .outputs import STDOUT, FileOutput, check_file, check_writable, output_format
+from .outputs import STDOUT, FileOutput, check_outputs, output_format
 from .talk import Manner, Talk
 from .terminal import console, note, say_error
 
@@ -68,13 +67,7 @@ class Target:
 
     def check(self) -> None:
         """Refuse what cannot work before anything is loaded."""
-        if self.written is not None:
-            output_format(self.written, self.form)
-            check_writable(self.written)
-        if self.stats is not None:
-            check_file(self.stats)
-        if self.play:
-            check_device()
+        check_outputs(self.written, self.form, self.play, self.stats)
 
     def open(self, sample_rate_hz: int) -> FileOutput | None:
         if self.written is None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import typer
 
 from legato.errors import SpeechError
+from legato.playback import check_device
 from legato.serving.encoders import Format, find_format, format_for, open_encoder, wav_header
 
 STDOUT = "-"
@@ -99,3 +100,14 @@ def check_file(path: Path) -> None:
         raise SpeechError(f"cannot write {path}: there is no folder {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise SpeechError(f"cannot write {path}: permission denied")
+
+
+def check_outputs(target: str | None, form: str | None, play: bool, stats: Path | None) -> None:
+    """Refuse, before anything is loaded, what could not be written or played."""
+    if target is not None:
+        output_format(target, form)
+        check_writable(target)
+    if stats is not None:
+        check_file(stats)
+    if play:
+        check_device()

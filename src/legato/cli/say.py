@@ -20,14 +20,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 import legato
 from legato.config import Config, load_config
 from legato.errors import ConfigError, RequestError
-from legato.playback import Heard, Player, check_device, hear
+from legato.playback import Heard, Player, hear
 from legato.remote import RemoteSpeech
 from legato.streams import SpeechStream
 from legato.tempo import check_speed
 from legato.types import SpeechRequest
 
 from .options import DEFAULT_MODEL, ConfigOption, ModelOption, VoiceOption
-from .outputs import STDOUT, FileOutput, Output, check_file, check_writable, output_format
+from .outputs import STDOUT, FileOutput, Output, check_outputs, output_format
 from .terminal import console, note
 
 DEFAULT_OUTPUT = "speech.wav"
@@ -68,13 +68,7 @@ class Target:
 
     def check(self) -> None:
         """Refuse what cannot work before anything is loaded."""
-        if self.output is not None:
-            output_format(self.output, self.form)
-            check_writable(self.output)
-        if self.stats is not None:
-            check_file(self.stats)
-        if self.play:
-            check_device()
+        check_outputs(self.output, self.form, self.play, self.stats)
 
     def open(self, sample_rate_hz: int) -> list[Output]:
         outputs: list[Output] = []

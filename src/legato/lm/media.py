@@ -89,11 +89,6 @@ class MediaStage:
             _, oldest = self._cache.popitem(last=False)
             self.cached_bytes -= oldest.nbytes
 
-    def forget(self) -> None:
-        """Empty the cache."""
-        self._cache.clear()
-        self.cached_bytes = 0
-
     def drop(self, utterance: UtteranceId) -> None:
         self._waiting.pop(utterance, None)
 

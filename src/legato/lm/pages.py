@@ -152,7 +152,7 @@ class PagePool:
     def _keys(self, share_key: str, ids: tuple[int, ...]) -> list[bytes]:
         """One key per full page: a digest of everything up to its end, since a later page alone is of no use."""
         size, keys = self.page_size, []
-        digest = share_key.encode()
+        digest = blake2b(share_key.encode(), digest_size=KEY_BYTES).digest()
         for start in range(0, len(ids) - size + 1, size):
             page = array("q", ids[start : start + size]).tobytes()
             digest = blake2b(digest + page, digest_size=KEY_BYTES).digest()

@@ -107,8 +107,7 @@ class Sequence:
         """Where the next `count` ids stand: as given, or each one behind the furthest so far on every axis."""
         assert self.places is not None
         if given is None:
-            axes = len(self.places[0]) if self.places else 3
-            given = [(self.furthest + 1 + offset,) * axes for offset in range(count)]
+            given = [(self.furthest + 1 + offset,) * len(self.places[0]) for offset in range(count)]
         self.places.extend(given)
         self.furthest = max((self.furthest, *(axis for place in given for axis in place)))
 
