@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "legato"
 
 CORE = "types errors protocols conversation config text lm synth nn schedule replies door speaking"
 ENGINE = "types errors protocols conversation config core report streams tempo audio_file worker messages"
-BELOW_THE_TOP = f"{CORE} {ENGINE} families engine fit serving"
+BELOW_THE_TOP = f"{CORE} {ENGINE} stored_voices families engine fit serving"
 ALLOWED = {
     "types": "",
     "errors": "",
@@ -33,7 +33,8 @@ ALLOWED = {
     "door": "types errors config protocols conversation text",
     "lm": "types errors protocols conversation nn",
     "synth": "types errors protocols nn",
-    "families": "types errors audio_file protocols conversation nn text",
+    "stored_voices": "types errors",
+    "families": "types errors audio_file stored_voices protocols conversation nn text",
     "core": CORE,
     "engine": ENGINE,
     "fit": "errors config protocols",

@@ -16,8 +16,9 @@ from legato.errors import CheckpointError
 from legato.families import glm_tts
 from legato.families import load as load_model
 from legato.families.glm_tts.frontend import glm_voice
-from legato.families.glm_tts.voices import read_voice, voice_files
+from legato.families.glm_tts.voices import read_voice
 from legato.protocols import LoadOptions
+from legato.stored_voices import voice_files
 from legato.types import Voice
 
 from .options import DEFAULT_MODEL, JsonFlag, ModelOption, VoicesDirOption, locate_checkpoint

@@ -17,7 +17,8 @@ from legato.families.glm_tts.speaker import SpeakerNet
 from legato.families.glm_tts.speech_tokenizer import read_speech_tokenizer
 from legato.families.glm_tts.text_front import TextFront
 from legato.families.glm_tts.tokenizer import read_tokenizer
-from legato.families.glm_tts.voices import check_name, remove_voice, save_voice, voice_files
+from legato.families.glm_tts.voices import save_voice
+from legato.stored_voices import check_name, remove_voice, voice_files
 
 from .options import CheckpointOption, JsonFlag, ModelOption, VoicesDirOption, locate_checkpoint
 from .terminal import note

@@ -20,9 +20,9 @@ from legato.families.glm_tts.voices import (
     GlmVoice,
     find_voice,
     read_voices,
-    remove_voice,
     save_voice,
 )
+from legato.stored_voices import remove_voice
 from legato.types import Voice
 
 from .tiny_frontend import speechlike, write_speaker_net, write_speech_tokenizer

@@ -13,10 +13,11 @@ from pathlib import Path
 import torch
 
 from legato.errors import CheckpointError
+from legato.stored_voices import check_name
 from legato.types import Voice
 
 from .config import read_plain_yaml
-from .voices import GlmVoice, check_name
+from .voices import GlmVoice
 
 SPEAKERS_FILE = "spk_prompt_dict.yaml"
 
