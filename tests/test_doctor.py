@@ -17,10 +17,11 @@ from legato import doctor
 from legato.cli import app
 from legato.config import EngineConfig
 from legato.doctor import Finding, check_voice, check_weights, healthy, look
-from legato.engine import Audio, SpeechEngine
+from legato.engine import SpeechEngine
 from legato.errors import EngineError
 from legato.protocols import SpeechModel
 from legato.report import StreamReport
+from legato.spoken import Audio
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "legato"
 
 CORE = "types errors protocols conversation config text lm synth nn schedule replies door speaking"
-ENGINE = "types errors protocols conversation config core report streams tempo audio_file worker messages"
+ENGINE = "types errors protocols conversation config core report streams tempo audio_file worker messages spoken"
 BELOW_THE_TOP = f"{CORE} {ENGINE} stored_voices families engine fit serving"
 ALLOWED = {
     "types": "",
@@ -19,7 +19,8 @@ ALLOWED = {
     "config": "errors",
     "audio_file": "errors",
     "report": "types",
-    "tempo": "errors",
+    "tempo": "errors types",
+    "spoken": "types report",
     "worker": "",
     "streams": "errors report types",
     "text": "types errors",

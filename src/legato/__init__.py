@@ -37,16 +37,18 @@ __all__ = [
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from legato.engine import Audio, SpeechEngine
+    from legato.engine import SpeechEngine
     from legato.protocols import LoadOptions, SpeechModel
+    from legato.spoken import Audio
 
 log = logging.getLogger("legato")
 
 
 def __getattr__(name: str) -> Any:
-    """Audio and SpeechEngine bring torch with them, so they come when they are asked for."""
-    if name in ("Audio", "SpeechEngine"):
-        return getattr(import_module("legato.engine"), name)
+    """Audio and SpeechEngine bring numpy and torch with them, so they come when they are asked for."""
+    homes = {"Audio": "legato.spoken", "SpeechEngine": "legato.engine"}
+    if name in homes:
+        return getattr(import_module(homes[name]), name)
     raise AttributeError(f"module 'legato' has no attribute {name!r}")
 
 

@@ -13,13 +13,13 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
 from legato.audio_file import read_audio
 from legato.config import EngineConfig
@@ -28,63 +28,16 @@ from legato.errors import EngineError, Overloaded, RequestError, SpeechError, Un
 from legato.messages import Conversing, read_messages
 from legato.protocols import SpeechModel
 from legato.report import StreamReport
+from legato.spoken import Audio, ChatOptions, SpeakOptions
 from legato.streams import ChatStream, SpeechStream, Stream, feeding, in_thread
-from legato.tempo import TempoStream, check_speed
-from legato.types import AudioChunk, ChatRequest, Modality, Pronunciation, Sampling, SpeechRequest, TextDelta, Voice
+from legato.tempo import Retimer, check_speed
+from legato.types import AudioChunk, ChatRequest, SpeechRequest, TextDelta, Voice
 from legato.worker import Worker
 
 log = logging.getLogger("legato")
 
 Text = str | Iterable[str]
 T = TypeVar("T")
-
-
-class SpeakOptions(TypedDict, total=False):
-    """What a caller may choose. `prompt_audio` and `prompt_text` clone a voice, where the model can; see
-    SpeechRequest for the others."""
-
-    voice: str | None
-    seed: int
-    use_cache: bool
-    normalize: bool
-    speed: float
-    sampling: Sampling | None
-    pronunciation: Pronunciation | None
-    prompt_audio: str | Path | None
-    prompt_text: str | None
-
-
-class ChatOptions(TypedDict, total=False):
-    """What a caller may choose about a reply: see ChatRequest."""
-
-    modalities: Iterable[Modality]
-    voice: str | None
-    seed: int
-    max_tokens: int | None
-    sampling: Sampling | None
-    speech_sampling: Sampling | None
-    audio_in_video: bool
-    more_audio: bool
-    use_cache: bool
-
-
-@dataclass(frozen=True)
-class Audio:
-    """A text, spoken: `samples` float32 [n] in [-1, 1], and the figures of how it came."""
-
-    samples: np.ndarray
-    sample_rate_hz: int
-    stats: StreamReport
-
-    @property
-    def duration_s(self) -> float:
-        return len(self.samples) / self.sample_rate_hz
-
-    def save(self, path: str | Path) -> None:
-        """Write a sound file; the ending chooses the format (wav, flac, ogg, mp3)."""
-        import soundfile
-
-        soundfile.write(str(path), np.clip(self.samples, -1, 1), self.sample_rate_hz)
 
 
 class SpeechEngine:
@@ -417,31 +370,14 @@ def _gathered(chunks: list[AudioChunk], stream: SpeechStream) -> Audio:
 
 def _retimed(stream: SpeechStream, speed: float) -> Iterator[AudioChunk]:
     """The stream's chunks at another speed; closing this cancels the stream."""
-    retime = _Retimer(stream.sample_rate_hz, speed)
+    retime = Retimer(stream.sample_rate_hz, speed)
     with stream:
         for chunk in stream:
             yield retime(chunk)
 
 
 async def _aretimed(stream: SpeechStream, speed: float) -> AsyncIterator[AudioChunk]:
-    retime = _Retimer(stream.sample_rate_hz, speed)
+    retime = Retimer(stream.sample_rate_hz, speed)
     with stream:
         async for chunk in stream:
             yield retime(chunk)
-
-
-class _Retimer:
-    """Chunks in, the same chunks at another speed out."""
-
-    def __init__(self, sample_rate_hz: int, speed: float) -> None:
-        self._tempo = None if speed == 1.0 else TempoStream(sample_rate_hz, speed)
-        self._next_sample = 0
-
-    def __call__(self, chunk: AudioChunk) -> AudioChunk:
-        if self._tempo is None:
-            return chunk
-        pcm = self._tempo.push(chunk.pcm)
-        if chunk.final:
-            pcm = np.concatenate([pcm, self._tempo.finish()])
-        start, self._next_sample = self._next_sample, self._next_sample + len(pcm)
-        return replace(chunk, pcm=pcm, start_sample=start)

@@ -15,7 +15,7 @@ import numpy as np
 from legato.errors import SpeechError
 from legato.report import StreamReport
 from legato.streams import SpeechStream
-from legato.tempo import TempoStream
+from legato.tempo import Retimer
 from legato.types import AudioChunk
 
 PLAY_PIECE_S = 0.05
@@ -57,25 +57,15 @@ class Heard:
 
 def hear(stream: SpeechStream, speed: float = 1.0) -> Heard:
     """The engine's stream, at another speed if wanted, measured at its reader. Raises RequestError for the speed."""
-    tempo = None if speed == 1.0 else TempoStream(stream.sample_rate_hz, speed)
+    retime = Retimer(stream.sample_rate_hz, speed)
     report = replace(stream.report, chunks=[], wall_s=0.0)
 
     def chunks() -> Iterator[AudioChunk]:
-        for chunk in stream if tempo is None else _retimed(stream, tempo):
+        for chunk in stream:
             report.usage = stream.report.usage
-            yield chunk
+            yield retime(chunk)
 
     return Heard(chunks(), report, stream.cancel)
-
-
-def _retimed(chunks: Iterable[AudioChunk], tempo: TempoStream) -> Iterator[AudioChunk]:
-    start_sample = 0
-    for chunk in chunks:
-        pcm = tempo.push(chunk.pcm)
-        if chunk.final:
-            pcm = np.concatenate([pcm, tempo.finish()])
-        yield replace(chunk, pcm=pcm, start_sample=start_sample)
-        start_sample += len(pcm)
 
 
 class Player:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import av
@@ -9,6 +10,7 @@ import numpy as np
 from av.filter import Graph
 
 from legato.errors import RequestError
+from legato.types import AudioChunk
 
 SLOWEST, FASTEST = 0.25, 4.0
 _ONE_FILTER_SLOWEST = 0.5
@@ -73,3 +75,20 @@ def _factors(speed: float) -> list[float]:
     if speed >= _ONE_FILTER_SLOWEST:
         return [speed]
     return [_ONE_FILTER_SLOWEST, speed / _ONE_FILTER_SLOWEST]
+
+
+class Retimer:
+    """Chunks of a stream in, the same chunks at another speed out. Raises RequestError for the speed."""
+
+    def __init__(self, sample_rate_hz: int, speed: float) -> None:
+        self._tempo = None if speed == 1.0 else TempoStream(sample_rate_hz, speed)
+        self._next_sample = 0
+
+    def __call__(self, chunk: AudioChunk) -> AudioChunk:
+        if self._tempo is None:
+            return chunk
+        pcm = self._tempo.push(chunk.pcm)
+        if chunk.final:
+            pcm = np.concatenate([pcm, self._tempo.finish()])
+        start, self._next_sample = self._next_sample, self._next_sample + len(pcm)
+        return replace(chunk, pcm=pcm, start_sample=start)
