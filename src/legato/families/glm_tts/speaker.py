@@ -16,7 +16,6 @@ from .kaldi_fbank import BINS, centred_fbank
 
 WIDTH = 192
 
-
 SOURCE = "https://github.com/zai-org/GLM-TTS/raw/main/frontend/campplus.onnx"
 
 
@@ -64,14 +63,16 @@ class SpeakerNet:
 def _session(path: Path) -> Any:
     try:
         import onnxruntime as ort
+        from onnxruntime.capi import onnxruntime_pybind11_state as states
     except ImportError as error:
         raise CheckpointError(
             "cloning a voice needs onnxruntime, for the speaker encoder: pip install 'legato-speech[glm-tts]'"
         ) from error
+    damaged = tuple(kind for kind in vars(states).values() if isinstance(kind, type) and issubclass(kind, Exception))
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     try:
         return ort.InferenceSession(str(path), sess_options=options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own errors share no other base
+    except damaged as error:  # onnxruntime's own errors, which share no base of theirs
         raise CheckpointError(f"{path} is damaged or not an ONNX file. To fetch it again: {_fetch(path)}") from error
