@@ -60,6 +60,8 @@ def main() -> None:
     parser.add_argument("--read", type=Path, help="lines for one Kokoro voice to read, instead of --texts")
     parser.add_argument("--speaker", default="zf_xiaoxiao", help="whose voice --read is in")
     parser.add_argument("--unseen", action="store_true", help="speak with the packs kept out of training only")
+    parser.add_argument("--mandarin", type=float, default=0.5, help="share of Kokoro's speakers that speak Mandarin")
+    parser.add_argument("--seed", type=int, default=0, help="another one for every folder that is made at once")
     options = parser.parse_args()
     writer = CorpusWriter(options.out)
     session = _session(options.model)
@@ -71,8 +73,9 @@ def main() -> None:
         language = "zh" if options.speaker.startswith(PREFIXES["zh"]) else "en"
         lines, render = (Line(text, language, options.speaker, pack) for text in texts), _kokoro(session)
     else:
-        packs = _packs(options.voices, options.unseen)
-        lines, render = _kokoro_lines(options.texts, packs, writer.count, options.unseen), _kokoro(session)
+        packs, order = _packs(options.voices, options.unseen), np.random.default_rng([options.seed, writer.count])
+        lines = _kokoro_lines(options.texts, packs, order, options.unseen, options.mandarin)
+        render = _kokoro(session)
     in_order = options.teacher == "hibari" or options.read
     _speak(writer, lines, render, options.minutes, skip=writer.count if in_order else 0)
 
@@ -140,12 +143,13 @@ def _packs(folder: Path, unseen: bool) -> dict[str, np.ndarray]:
     return {path.stem: np.fromfile(path, np.float32).reshape(STYLE_ROWS, -1) for path in files}
 
 
-def _kokoro_lines(texts: Path, packs: dict[str, np.ndarray], seed: int, unseen: bool) -> Iterator[Line]:
-    """Speaker after speaker, a few sentences each, half of them Mandarin."""
-    order = np.random.default_rng(seed)
+def _kokoro_lines(
+    texts: Path, packs: dict[str, np.ndarray], order: np.random.Generator, unseen: bool, mandarin: float
+) -> Iterator[Line]:
+    """Speaker after speaker, a few sentences each."""
     said = {language: _read(texts, language) for language in ("en", "zh", "mixed")}
     while True:
-        group = "en" if order.random() < 0.5 else "zh"
+        group = "zh" if order.random() < mandarin else "en"
         speaker, pack = _speaker(group, packs, order, built_in=not unseen and order.random() < BUILT_IN_SHARE)
         for _ in range(UTTERANCES_PER_SPEAKER):
             language = "mixed" if group == "zh" and order.random() < MIXED_SHARE else group

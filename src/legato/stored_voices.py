@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -38,6 +39,27 @@ class Form:
     name: str
     write: Callable[[Any], tuple[Tensors, Words]]
     read: Callable[[Tensors, Words], Any]
+
+
+class VoiceMaker(Protocol):
+    """Makes voices for one checkpoint from recordings, and keeps them; `folder` is where it keeps its own.
+
+    A family that can has one in its module `voice_maker`, made from the checkpoint's folder.
+    """
+
+    folder: Path
+
+    def make(self, name: str, wave: np.ndarray, rate_hz: int, text: str | None, speak_hz: int | None) -> Voice:
+        """A voice like that of `wave` (float32 [channels, n]), to be spoken at `speak_hz` (None: the model's own).
+
+        Raises RequestError for a recording, a text or a rate that cannot serve.
+        """
+
+    def keep(self, folder: Path, voice: Voice) -> Path:
+        """Write a voice into a folder; its file."""
+
+    def remark(self, voice: Voice, speak_hz: int | None) -> str:
+        """What its maker should know about a voice; "" mostly."""
 
 
 def check_name(name: str) -> str:

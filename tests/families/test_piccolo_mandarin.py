@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from legato.errors import RequestError
 from legato.families.piccolo import WEIGHTS
 from legato.families.piccolo.config import read_config
 from legato.families.piccolo.g2p import Phonemes
-from legato.families.piccolo.mandarin import FINALS, INITIALS, Mandarin, has_han
+from legato.families.piccolo.mandarin import FINALS, INITIALS, Mandarin, has_han, spelled
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +86,43 @@ def test_no_sentence_of_the_evaluation_loses_a_symbol() -> None:
     for name in ("zh", "mixed"):
         for sentence in (folder / f"sentences_{name}.txt").read_text(encoding="utf-8").splitlines():
             assert set(read(sentence)) <= known.keys(), sentence
+
+
+# --- pronunciations written into the text ---
+
+
+@pytest.fixture(scope="module")
+def read() -> Phonemes:
+    return Phonemes()
+
+
+@pytest.mark.parametrize(
+    ("text", "phonemes"),
+    [
+        ("{Qatar|/kˈʌtɚ/}.", "kˈʌtɚ."),
+        ("{Qatar| /kˈʌtɚ/ }, {Lü|/ly/}!", "kˈʌtɚ, ly!"),
+        ("{行|hang2}", "xa↗ŋ"),
+        ("{银行|yin2hang2}，走。", "i↗nxa↗ŋ, ʦou↓."),
+        ("{女|nv3}{女|nü3}{子|zi}{是|shi4}", "ny↓ ny↓ ʦɨ ʂɨ↘"),
+    ],
+)
+def test_marks_say_what_they_say(read: Phonemes, text: str, phonemes: str) -> None:
+    assert read(text) == phonemes
+
+
+@pytest.mark.parametrize(
+    "syllable", ["ma1", "lü4", "zhi1", "zi5", "yuan2", "jun1", "liu4", "wen2", "o1", "er4", "yue4"]
+)
+def test_a_mark_and_the_dictionary_spell_alike(mandarin: Mandarin, syllable: str) -> None:
+    assert spelled(syllable) == mandarin.syllable(syllable)
+
+
+def test_around_a_mark_the_text_is_read_as_ever(read: Phonemes) -> None:
+    assert read("他在{银行|yin2 hang2}里。") == read("他在银行里。")
+    assert read("She saw {Qatar|/kˈʌtɚ/} there.") == read("She saw Qatar there.").replace(read("Qatar"), "kˈʌtɚ")
+
+
+@pytest.mark.parametrize("text", ["{行|hang2 zou3}", "{行|xyz9}", "{行|}", "{行|//}"])
+def test_marks_that_cannot_be_followed_are_named(read: Phonemes, text: str) -> None:
+    with pytest.raises(RequestError, match="pinyin|one syllable"):
+        read(text)

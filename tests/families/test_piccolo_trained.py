@@ -12,9 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
+from legato.audio_file import read_audio
+from legato.cli import app
 from legato.config import EngineConfig
 from legato.core import EngineCore
 from legato.errors import CheckpointError, ConfigError, RequestError, UnsupportedFeature
@@ -261,3 +265,46 @@ def test_other_scripts_are_refused(model: SpeechModel) -> None:
     model.frontend.check("你好, Café！ 3 °C")
     with pytest.raises(UnsupportedFeature, match="お"):
         model.frontend.check("おはよう and か")
+
+
+# --- voices kept with the checkpoint ---
+
+
+def voices(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["voices", *arguments])
+    return result.exit_code, result.output
+
+
+def test_voices_are_added_from_a_recording_and_removed(copied: Path, tmp_path: Path) -> None:
+    wave = np.random.default_rng(0).normal(0, 0.1, 4 * 24000).astype(np.float32)
+    soundfile.write(tmp_path / "carl.wav", wave, 24000)
+    where = ["--model", str(copied)]
+    code, said = voices("add", "carl", str(tmp_path / "carl.wav"), *where)
+    assert code == 0 and "carl.safetensors" in said
+    loaded = load(copied, LoadOptions())
+    assert list(loaded.voices) == ["anna", "ben", "carl"]
+    assert loaded.cloner is not None
+    told: PiccoloVoice = loaded.cloner.clone("carl", *read_audio(tmp_path / "carl.wav"), None).facts
+    kept: PiccoloVoice = loaded.voices["carl"].facts
+    assert kept.codes == told.codes and torch.equal(kept.speaker, told.speaker)
+    code, said = voices("add", "carl", str(tmp_path / "carl.wav"), *where)
+    assert code == 1 and "has a voice 'carl' already" in said
+    assert voices("remove", "carl", *where)[0] == 0
+    assert list(load(copied, LoadOptions()).voices) == ["anna", "ben"]
+
+
+def test_voices_that_cannot_be_kept_are_refused(copied: Path, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "short.wav", np.full(9000, 0.1, np.float32), 24000)
+    code, said = voices("add", "x", str(tmp_path / "short.wav"), "--model", str(copied))
+    assert code == 1 and "at least 1.5 s" in said
+    code, said = voices("add", "x", str(tmp_path / "short.wav"), "--model", str(copied), "--sample-rate", "16000")
+    assert code == 1 and "speaks at 24000" in said
+    code, said = voices("add", "x", str(tmp_path / "short.wav"))
+    assert code == 1 and "--voices-dir" in said
+
+
+def test_pronunciations_are_checked_at_the_door(model: SpeechModel) -> None:
+    model.frontend.check("I like {Qatar|/kˈʌtɚ/} and {行|hang2}")
+    for text, what in (("{a|/§/}", "'§' is no phoneme"), ("{行|hang9}", "pinyin|one syllable")):
+        with pytest.raises(RequestError, match=what):
+            model.frontend.check(text)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from legato.audio_file import read_audio
-from legato.errors import RequestError
-from legato.families import glm_tts, is_hub_id
-from legato.families.glm_tts.cloner import GlmCloner
-from legato.families.glm_tts.frontend import voice_ids
-from legato.families.glm_tts.speaker import SpeakerNet
-from legato.families.glm_tts.speech_tokenizer import read_speech_tokenizer
-from legato.families.glm_tts.text_front import TextFront
-from legato.families.glm_tts.tokenizer import read_tokenizer
-from legato.families.glm_tts.voices import save_voice
-from legato.stored_voices import check_name, remove_voice, voice_files
+from legato.errors import CheckpointError, RequestError, UnknownModel
+from legato.families import EMBEDDED, is_hub_id, voice_maker
+from legato.stored_voices import VoiceMaker, check_name, remove_voice, voice_files
 
-from .options import CheckpointOption, JsonFlag, ModelOption, VoicesDirOption, locate_checkpoint
+from .options import DEFAULT_MODEL, JsonFlag, ModelOption, VoicesDirOption
 from .terminal import note
-from .voices import kept_voices, voices
+from .voices import voices
 
 commands = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -46,52 +38,53 @@ def _list(
 def add(
     name: Annotated[str, typer.Argument(help="Letters, digits, _ and -.")],
     audio: Annotated[Path, typer.Argument(help="A recording of 3 to 10 s.", metavar="FILE")],
-    text: Annotated[str, typer.Option(help="What the recording says, word for word.")],
-    model: CheckpointOption,
+    text: Annotated[
+        str | None, typer.Option(help="What the recording says, word for word. GLM-TTS must know; piccolo need not.")
+    ] = None,
+    model: ModelOption = None,
     folder: VoicesDirOption = None,
-    sample_rate: Annotated[int, typer.Option("--sample-rate", help="The rate it will be spoken at.")] = 24000,
+    sample_rate: Annotated[
+        int | None, typer.Option("--sample-rate", help="The rate it will be spoken at. [24000]")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a voice of that name.")] = False,
 ) -> None:
     """Clone a voice from a recording and keep it under a name. Only the nets that this needs are loaded."""
-    if sample_rate not in (glm_tts.HIFT_HZ, glm_tts.VOCOS_HZ):
-        raise RequestError(f"--sample-rate {sample_rate}: write {glm_tts.HIFT_HZ} or {glm_tts.VOCOS_HZ}")
-    kept, tree = _kept(model, folder), _tree(model)
+    maker = _maker(model)
+    kept = _kept(model, maker, folder)
     if not force and check_name(name) in {path.stem for path in voice_files(kept)}:
         raise RequestError(f"{kept} has a voice {name!r} already; --force replaces it", "voice")
     wave, rate_hz = read_audio(audio)
-    voice = _cloner(tree, sample_rate).clone(name, wave, rate_hz, text)
-    note(f"wrote {save_voice(kept, voice)}: {voice.description}")
-    if sample_rate != glm_tts.HIFT_HZ:
-        note(f"{name}: {glm_tts.made_for(sample_rate)}")
+    voice = maker.make(name, wave, rate_hz, text, sample_rate)
+    note(f"wrote {maker.keep(kept, voice)}: {voice.description}")
+    if remark := maker.remark(voice, sample_rate):
+        note(f"{name}: {remark}")
 
 
 @commands.command()
 def remove(
     name: Annotated[str, typer.Argument(help="The voice.")],
-    model: CheckpointOption,
+    model: ModelOption = None,
     folder: VoicesDirOption = None,
 ) -> None:
     """Delete a kept voice."""
-    remove_voice(_kept(model, folder), name)
+    remove_voice(_kept(model, _maker(model), folder), name)
     note(f"removed {name}")
 
 
-def _kept(model: str, folder: Path | None) -> Path:
-    """Where a model's voices are. Raises RequestError for the hub's cache, which is no place to keep anything."""
-    if folder is None and not Path(model).is_dir() and is_hub_id(model):
-        raise RequestError(f"{model} lies in the hub's cache: keep voices in a folder of your own with --voices-dir")
-    return folder or kept_voices(model)
+def _maker(model: str | None) -> VoiceMaker:
+    try:
+        return voice_maker(model or DEFAULT_MODEL)
+    except UnknownModel:
+        raise CheckpointError(f"there is no checkpoint folder at {model}; --model names another") from None
 
 
-def _tree(model: str) -> Path:
-    return glm_tts.find_tree(locate_checkpoint(model))
-
-
-def _cloner(tree: Path, sample_hz: int) -> GlmCloner:
-    tokenizer = read_tokenizer(tree / glm_tts.TOKENIZER_FOLDER)
-    return GlmCloner(
-        partial(voice_ids, tokenizer, TextFront()),
-        partial(read_speech_tokenizer, tree / "speech_tokenizer"),
-        partial(SpeakerNet, glm_tts.beside(tree, glm_tts.SPEAKER_FILE)),
-        sample_hz,
-    )
+def _kept(model: str | None, maker: VoiceMaker, folder: Path | None) -> Path:
+    """Where a model's voices are. Raises RequestError where nothing can be kept: the hub's cache, the package."""
+    if folder is not None:
+        return folder
+    name = model or DEFAULT_MODEL
+    if name in EMBEDDED:
+        raise RequestError(f"{name} lies in the package: keep voices in a folder of your own with --voices-dir")
+    if not Path(name).is_dir() and is_hub_id(name):
+        raise RequestError(f"{name} lies in the hub's cache: keep voices in a folder of your own with --voices-dir")
+    return maker.folder

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from legato.errors import CheckpointError, UnknownModel
+from legato.errors import CheckpointError, UnknownModel, UnsupportedFeature
 from legato.protocols import LoadOptions, SpeechModel
+from legato.stored_voices import VoiceMaker
 
 from .hub import fetch
 from .hub import is_hub_id as is_hub_id
@@ -53,7 +54,21 @@ def load(model: str | Path, options: LoadOptions) -> SpeechModel:
         module = import_module(FAMILIES[str(model)])
         return _loader(str(model))(module.WEIGHTS, options)
     folder = locate(model)
-    return _loader(_family_of(folder))(folder, options)
+    return _loader(family_of(folder))(folder, options)
+
+
+def voice_maker(model: str | Path) -> VoiceMaker:
+    """What makes and keeps voices for a model. Raises UnknownModel and CheckpointError as `load` does, and
+    UnsupportedFeature for a family whose voices are its own."""
+    embedded = model in EMBEDDED
+    folder = import_module(FAMILIES[str(model)]).WEIGHTS if embedded else locate(model)
+    family = str(model) if embedded else family_of(folder)
+    try:
+        module = import_module(f"{FAMILIES[family]}.voice_maker")
+    except ModuleNotFoundError:
+        raise UnsupportedFeature(f"{family} speaks with its own voices: none can be added", "voice") from None
+    maker: VoiceMaker = module.VoiceMaker(folder)
+    return maker
 
 
 def locate(model: str | Path) -> Path:
@@ -69,7 +84,8 @@ def locate(model: str | Path) -> Path:
     raise UnknownModel(str(model), EMBEDDED)
 
 
-def _family_of(folder: Path) -> str:
+def family_of(folder: Path) -> str:
+    """Which family a checkpoint folder is of. Raises CheckpointError when that cannot be told."""
     config = folder / "config.json"
     if not config.is_file() and (released := _released(folder)):
         return released

@@ -16,6 +16,7 @@ from .chinese import CHINESE_RULES
 from .emojis import drop_emojis, name_emojis
 from .english import ENGLISH_RULES
 from .languages import Language, base_language, language_spans
+from .marks import Mark, pieces
 from .markup import strip_html, strip_markdown
 from .rules import Rule, apply_rules
 from .scripts import CJK, is_cjk
@@ -119,10 +120,6 @@ def _tidy(text: str) -> str:
     return _SPACE_AFTER.sub("", _SPACE_BEFORE.sub(r"\1", text)).strip()
 
 
-_PRONUNCIATION = re.compile(r"(\{[^{}|]+\|[^{}|]*\})")
-
-
 def normalize_prose(text: str, language: str | None = None) -> str:
     """`normalize`, but for pronunciations written into the text, {行|hang2}: those are the model's to read."""
-    parts = _PRONUNCIATION.split(text)
-    return "".join(part if index % 2 else normalize(part, language) for index, part in enumerate(parts))
+    return "".join(str(part) if isinstance(part, Mark) else normalize(part, language) for part in pieces(text))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from legato.errors import ConfigError
 
 from .borders import CLOSERS, MARKS, Border, border_at
+from .marks import LONGEST_MARK, LONGEST_WRITTEN
 from .scripts import is_cjk
 
 FIRST_CHARS = 60
@@ -42,6 +43,7 @@ class UtteranceSplitter:
       no letter or digit is joined with the next however early it comes.
     - A sentence over `max_chars` is cut at its last clause border, or before a word such as "and", or at a space, or
       between ideographs, or else at `max_chars`.
+    - A pronunciation mark, {行|hang2}, is not cut, unless a sentence ends in it.
     - Until 25 are out, so that sound starts early, sentences are released however short they are, and one over
       `first_chars` is cut at its first clause border after 25, or else at a space (before "and", "which", … if it can
       be). Only when there is no such place below `first_chars` does it go on to the next one.
@@ -87,6 +89,8 @@ class UtteranceSplitter:
         self._length = 0  # speakable length of text[:_at]
         self._column = column  # place of `_at` in its line
         self._voiced = False  # text[:_at] holds a letter or a digit
+        self._mark: int | None = None  # where a pronunciation mark, {行|hang2}, that is not closed may have begun
+        self._said = False  # its "|" has been seen
         self._candidates: list[_Candidate] = []
 
     def _scan(self, final: bool) -> list[str]:
@@ -118,12 +122,18 @@ class UtteranceSplitter:
         here = _Candidate(self._at, self._length, border)
         if border is Border.SENTENCE and self._voiced and (self._opening or self._length >= SHORT_LENGTH):
             return here
-        if border is not Border.NONE:
+        if border is not Border.NONE and not self._in_mark:
             self._candidates.append(here)
         length = self._length + _length(self._text[self._at])
         if self._opening and length > self._first_chars and (early := self._early_cut()):
             return early
         return self._latest_cut(here) if length > self._max_chars else None
+
+    @property
+    def _in_mark(self) -> bool:
+        if self._mark is None:
+            return False
+        return self._at - self._mark <= (LONGEST_MARK if self._said else LONGEST_WRITTEN)
 
     @property
     def _opening(self) -> bool:
@@ -153,12 +163,19 @@ class UtteranceSplitter:
 
     def _advance(self) -> None:
         char = self._text[self._at]
+        if char == "{" and self._at:
+            self._candidates.append(_Candidate(self._at, self._length, Border.IDEOGRAPH))
         self._column = 0 if char == "\n" else self._column + 1
         in_run = char in MARKS or (self._run < self._at and char in CLOSERS)
         self._at += 1
         self._run = self._run if in_run else self._at
         self._length += _length(char)
         self._voiced = self._voiced or char.isalnum()
+        if char == "{":
+            self._mark, self._said = self._at - 1, False
+        elif char == "}":
+            self._mark = None
+        self._said = self._said or char == "|"
 
 
 def _length(char: str) -> int:

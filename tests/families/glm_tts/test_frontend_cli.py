@@ -344,7 +344,7 @@ def test_voices_are_removed_from_a_named_model_only(tmp_path: Path, monkeypatch:
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"a voice")
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["voices", "remove", "anna"]).exit_code == 2
+    assert CliRunner().invoke(app, ["voices", "remove", "anna"]).exit_code == 1
     assert kept.is_file()
 
 

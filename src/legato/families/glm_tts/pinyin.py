@@ -1,7 +1,6 @@
 """Pinyin as people write it → the model's phonemes, and pronunciations written into the text: {行|hang2}.
 
-A phoneme token is an initial (SH) or a final with its tone (ANG4). Finals are written in full: liu2 is L IOU2, wen2 is
-UEN2, ju1 is J V1; the vowel of zi is II, that of zhi III. Tones are 1 to 5, 5 (or none) being the neutral one.
+A phoneme token is an initial (SH) or a final with its tone (ANG4), written in full as in `legato.text.pinyin`.
 """
 
 from __future__ import annotations
@@ -10,80 +9,20 @@ import re
 from dataclasses import dataclass
 
 from legato.errors import RequestError
-
-_INITIALS = ("zh", "ch", "sh", *"bpmfdtnlgkhjqxrzcs")
-_FINAL_NAMES = (
-    "a ai an ang ao e ei en eng er i ia ian iang iao ie in ing io iong iou o ong ou "
-    "u ua uai uan uang uei uen ueng uo v van ve vn ii iii"
-)
-_FINALS = frozenset(_FINAL_NAMES.split())
-_SYLLABLE = re.compile(r"([a-zü:]+?)([1-5]?)")
-_Y_FINALS = {
-    "yi": "i",
-    "ya": "ia",
-    "ye": "ie",
-    "yao": "iao",
-    "you": "iou",
-    "yan": "ian",
-    "yin": "in",
-    "yang": "iang",
-    "ying": "ing",
-    "yong": "iong",
-    "yo": "io",
-    "yu": "v",
-    "yue": "ve",
-    "yuan": "van",
-    "yun": "vn",
-}
-_W_FINALS = {
-    "wu": "u",
-    "wa": "ua",
-    "wo": "uo",
-    "wai": "uai",
-    "wei": "uei",
-    "wan": "uan",
-    "wen": "uen",
-    "wang": "uang",
-    "weng": "ueng",
-}
-_SHORT = {"iu": "iou", "ui": "uei", "un": "uen", "ue": "ve", "v": "v", "vn": "vn", "van": "van"}
-_ROUNDED = {"u": "v", "uan": "van", "un": "vn", "ue": "ve"}
-"""After j, q, x a written u is ü."""
+from legato.text.marks import MARK
+from legato.text.pinyin import read_syllable, syllables_of
 
 FIRST_PLACE, PLACES = 0xE000, 0x1900
 """Characters of Unicode's private use area: each stands for one character whose pronunciation is given."""
 
-_INLINE = re.compile(r"\{([^{}|]+)\|([^{}|]*)\}")
 _PRIVATE = re.compile("[\ue000-\uf8ff]")
 
 
-def phonemes_of(syllable: str) -> tuple[str, ...]:
+def phonemes_of(written: str) -> tuple[str, ...]:
     """Phoneme names of a pinyin syllable: "hang2" → ("H", "ANG2"). Raises RequestError when it is none."""
-    match = _SYLLABLE.fullmatch(syllable.strip().lower())
-    split = _split(match[1].replace("u:", "v").replace("ü", "v")) if match else None
-    if match is None or split is None:
-        raise RequestError(f"{syllable!r} is not a pinyin syllable with its tone, such as hang2 or lü4", "input")
-    initial, final = split
-    name = f"{final}{match[2] or 5}".upper()
-    return (initial.upper(), name) if initial else (name,)
-
-
-def _split(letters: str) -> tuple[str, str] | None:
-    """Initial and final in full; None when the letters are no syllable."""
-    whole = _Y_FINALS.get(letters) or _W_FINALS.get(letters)
-    if whole:
-        return "", whole
-    initial = next((i for i in _INITIALS if letters.startswith(i)), "")
-    final = letters[len(initial) :]
-    if initial in ("j", "q", "x"):
-        final = _ROUNDED.get(final, final)
-    final = _SHORT.get(final, final)
-    if final == "i" and initial in ("zh", "ch", "sh", "r"):
-        final = "iii"
-    elif final == "i" and initial in ("z", "c", "s"):
-        final = "ii"
-    allowed = final in _FINALS and (initial or final[0] in "aeo")
-    return (initial, final) if allowed else None
+    syllable = read_syllable(written)
+    name = f"{syllable.final}{syllable.tone}".upper()
+    return (syllable.initial.upper(), name) if syllable.initial else (name,)
 
 
 def tokens(names: tuple[str, ...]) -> str:
@@ -120,12 +59,7 @@ def read_marks(text: str) -> Marked:
     written: dict[str, str] = {}
 
     def place(match: re.Match[str]) -> str:
-        syllables = re.findall(r"[^\s\d]+[0-9]?", match[2])
-        if len(syllables) != len(match[1]) or "".join(syllables) != "".join(match[2].split()):
-            raise RequestError(
-                f"{match[0]} should give one syllable for each of its {len(match[1])} characters, such as {{行|hang2}}",
-                "input",
-            )
+        syllables = syllables_of(match[0], match[1], match[2])
         places = [chr(FIRST_PLACE + len(said) + index) for index in range(len(syllables))]
         if len(said) + len(places) > PLACES:
             raise RequestError(f"at most {PLACES} characters of a text can have their pronunciation given", "input")
@@ -133,4 +67,4 @@ def read_marks(text: str) -> Marked:
             said[at], written[at] = phonemes_of(syllable), f"{{{char}|{syllable}}}"
         return "".join(places)
 
-    return Marked(_INLINE.sub(place, _PRIVATE.sub("", text)), said, written)
+    return Marked(MARK.sub(place, _PRIVATE.sub("", text)), said, written)

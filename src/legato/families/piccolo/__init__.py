@@ -120,6 +120,17 @@ def _cloner(checkpoint: Path, config: PiccoloConfig, flow: PiccoloFlow) -> Picco
     return PiccoloCloner(tokenizer, flow, config, mel_spec(config))
 
 
+def read_cloner(checkpoint: Path) -> PiccoloCloner | None:
+    """What clones voices for a checkpoint, with the nets that this takes; None for the first voice's format."""
+    config = read_config(checkpoint / "config.json")
+    if config.codec is None:
+        return None
+    flow = PiccoloFlow(config)
+    load_flow(flow, checkpoint / "flow.safetensors", own_names=True)
+    freeze(flow)
+    return _cloner(checkpoint, config, flow)
+
+
 def _voices(checkpoint: Path, config: PiccoloConfig, options: LoadOptions) -> dict[str, Voice]:
     """The checkpoint's voices, then the caller's. Raises CheckpointError when there is none, or one does not fit."""
     folders = [checkpoint / "voices", *([options.voices_dir] if options.voices_dir else [])]

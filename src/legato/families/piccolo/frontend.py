@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from legato.errors import UnsupportedFeature
+from legato.errors import RequestError, UnsupportedFeature
 from legato.protocols import Prompt
+from legato.text.marks import Mark, as_written, pieces
 from legato.types import Utterance
 
 from .config import PiccoloConfig
-from .g2p import Phonemes
+from .g2p import Phonemes, marked, spells_phonemes
 from .lm import MAX_CODES_PER_UTTERANCE, TextSynchronous
 from .mandarin import has_han
 from .voices import PiccoloVoice
@@ -30,10 +31,22 @@ class PiccoloFrontend:
         self.phonemes = Phonemes()
 
     def check(self, text: str) -> None:
-        foreign = next((c for c in text if c.isalpha() and not self._reads(ord(c))), None)
+        """Refuse letters that this voice does not read, and pronunciations that cannot be followed."""
+        foreign = next((c for c in as_written(text) if c.isalpha() and not self._reads(ord(c))), None)
         if foreign is not None:
             spoken = "English and Mandarin" if self.config.languages else "English"
             raise UnsupportedFeature(f"this voice speaks {spoken}; it cannot read {foreign!r}", "input")
+        for part in pieces(text):
+            if isinstance(part, Mark):
+                self._check_mark(part)
+
+    def _check_mark(self, mark: Mark) -> None:
+        if not spells_phonemes(mark) and "zh" not in self.config.languages:
+            raise RequestError(f"{mark}: write phonemes between slashes, such as {{Qatar|/kˈʌtɚ/}}", "input")
+        unknown = sorted(set(marked(mark)) - set(self.config.phonemes))
+        if unknown:
+            known = "".join(self.config.phonemes)
+            raise RequestError(f"{mark}: {unknown[0]!r} is no phoneme of this voice; there are {known}", "input")
 
     def _reads(self, letter: int) -> bool:
         han = any(first <= letter <= last for first, last in HAN_BLOCKS)
@@ -49,7 +62,7 @@ class PiccoloFrontend:
         continuation = TextSynchronous(ids, self.config, self.table)
         voice: PiccoloVoice | None = utterance.voice.facts
         reference = tuple(self.config.first_code_id + code for code in voice.codes) if voice else ()
-        language = self.config.language_ids("zh" if has_han(utterance.text) else "en")
+        language = self.config.language_ids("zh" if has_han(as_written(utterance.text)) else "en")
         return Prompt(
             utterance=utterance.id,
             token_ids=(*reference, *language, *ids, self.config.begin_of_audio, *ids[: continuation.given]),

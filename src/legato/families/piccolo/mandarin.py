@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from legato.errors import UnsupportedFeature
+from legato.text.pinyin import read_syllable
 
 TONES = {"1": "→", "2": "↗", "3": "↓", "4": "↘", "5": ""}
 
@@ -81,13 +82,24 @@ class Mandarin:
         if not pinyin or pinyin[-1] not in TONES:
             return ""
         initial, final = self._split(pinyin)
-        if final == "i" and initial in APICAL:
-            sound = "ɨ*"
-        elif final == "o" and not initial:
-            sound = "ɔ*"
-        else:
-            sound = FINALS.get(final, "")
-        return INITIALS[initial] + sound.replace("*", TONES[pinyin[-1]])
+        return _sound(initial, final, TONES[pinyin[-1]])
+
+
+def spelled(pinyin: str) -> str:
+    """Phonemes of a syllable as an author writes it ("lü4", "lv4", "zi"). Raises RequestError when it is none."""
+    syllable = read_syllable(pinyin)
+    final = "i" if syllable.final in ("ii", "iii") else syllable.final.replace("v", "ü")
+    return _sound(syllable.initial, final, TONES[str(syllable.tone)])
+
+
+def _sound(initial: str, final: str, tone: str) -> str:
+    if final == "i" and initial in APICAL:
+        sound = "ɨ*"
+    elif final == "o" and not initial:
+        sound = "ɔ*"
+    else:
+        sound = FINALS.get(final, "")
+    return INITIALS[initial] + sound.replace("*", tone)
 
 
 def _libraries() -> tuple[Any, Any, Callable[[str], tuple[str, str]]]:
