@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from listening import Listener, error_rate, units
+from listening import Listener, error_rate, syllables, units
 from similarity import SpeakerMeter
 
 import legato
 from legato.engine import SpeechEngine
 from legato.training.corpus import SAMPLE_HZ, Corpus
-from legato.training.joins import measure_joins
+from legato.training.joins import line_at_the_block_rate_db, measure_joins
 
 HERE = Path(__file__).parent
 SHARE_OF_CEILING = 0.8
@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--languages", nargs="+", default=["en"], choices=("en", "zh", "mixed"))
     parser.add_argument("--voice", action="append", default=[], metavar="LANGUAGE=VOICE")
     parser.add_argument("--unseen", type=Path, help="corpus of speakers kept out of training")
+    parser.add_argument("--reading", action="store_true", help="look for a line at the block rate in a long reading")
     parser.add_argument("--limit", type=int, default=1000, help="sentences per language")
     parser.add_argument("--seeds", type=int, default=1, help="renderings of each sentence")
     parser.add_argument("--samples", type=Path, help="folder for wav files")
@@ -78,9 +79,16 @@ def _of_checkpoint(options: argparse.Namespace, listener: Listener) -> dict[str,
             ]
             results[language] = _judged(spoken, language, listener)
             _write_samples(options.samples, language, spoken)
+        if options.reading:
+            results["reading_line_db"] = line_at_the_block_rate_db(_say(engine, _reading(), None, 0).wave)
         if options.unseen:
             results["clones"] = _clones(engine, options.unseen, listener)
     return results
+
+
+def _reading() -> str:
+    """About a minute of English."""
+    return " ".join((HERE / "sentences_en.txt").read_text(encoding="utf-8").splitlines()[:25])
 
 
 def _of_corpus(options: argparse.Namespace, listener: Listener) -> dict[str, object]:
@@ -102,8 +110,10 @@ def _judged(spoken: list[Spoken], language: str, listener: Listener) -> dict[str
     seconds = sum(len(one.wave) for one in spoken) / SAMPLE_HZ
     limit = RUNAWAY_S_PER_CHARACTER[language]
     joins = measure_joins([one.wave for one in spoken])
+    by_sound = error_rate([syllables(one.text) for one in spoken], [syllables(text) for text in heard])[0]
     return {
         "error_rate": rate,
+        "syllable_error_rate": by_sound if language != "en" else rate,
         "utterances": len(spoken),
         "seconds": seconds,
         "rtf": sum(one.compute_s for one in spoken) / seconds,
@@ -157,15 +167,18 @@ def _write_samples(folder: Path | None, language: str, spoken: list[Spoken]) -> 
 
 def _table(results: dict[str, object]) -> str:
     lines = [
-        "| | errors | utterances | RTF | runaways | endings lost | join ratio | line at the block rate |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | errors | by sound | utterances | RTF | runaways | endings lost | join ratio | line at the block rate |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for language in ("en", "zh", "mixed"):
         if isinstance(row := results.get(language), dict):
+            percents = " | ".join(f"{100 * row[name]:.1f} %" for name in ("error_rate", "syllable_error_rate"))
             lines.append(
-                f"| {language} | {100 * row['error_rate']:.1f} % | {row['utterances']} | {row['rtf']:.3f} | "
-                f"{row['runaways']} | {row['endings_lost']} | {row['join_ratio']:.2f} | {row['join_line_db']:+.1f} dB |"
+                f"| {language} | {percents} | {row['utterances']} | {row['rtf']:.3f} | {row['runaways']} | "
+                f"{row['endings_lost']} | {row['join_ratio']:.2f} | {row['join_line_db']:+.1f} dB |"
             )
+    if "reading_line_db" in results:
+        lines.append(f"| line at the block rate in a reading of a minute | {results['reading_line_db']:+.1f} dB |")
     if isinstance(clones := results.get("clones"), dict):
         for row in clones["speakers"]:
             nearest = f"nearest built-in {row['nearest']:.2f}"

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from legato.nn.resample import resample
+from legato.text.normalize import normalize
 
 ASR_HZ = 16_000
+_HAN = re.compile("[\u4e00-\u9fff]")
 
 
 class Listener:
@@ -42,10 +44,19 @@ def error_rate(said: list[str], heard: list[str]) -> tuple[float, list[dict[str,
     return sum(edits) / sum(len(a) for a, *_ in pairs), misheard
 
 
+def syllables(text: str) -> str:
+    """The text with every Chinese character as its pinyin and tone, so that homophones are no errors."""
+    from pypinyin import Style, lazy_pinyin
+
+    return " ".join(lazy_pinyin("".join(units(text)) if _HAN.search(text) else text, style=Style.TONE3))
+
+
 def units(text: str) -> list[str]:
-    """Characters one by one and lower-case words; in English digits are spelled, and harbour is harbor."""
+    """Characters one by one and lower-case words; digits are spelled, and harbour is harbor."""
     text = text.lower().replace("'", "").replace("’", "")
-    if not re.search("[\u4e00-\u9fff]", text):
+    if _HAN.search(text):
+        text = normalize(text, "zh")
+    else:
         text = re.sub(r"\d+", _in_words, text.replace("-", " ")).replace("-", " ")
         text = re.sub(r"([a-z]{3,})our\b", r"\1or", text)
     return re.findall("[\u4e00-\u9fff]|[a-z0-9]+", text)

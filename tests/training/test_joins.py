@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from legato.training.joins import measure_joins
+from legato.training.joins import line_at_the_block_rate_db, measure_joins
 
 BLOCK = round(0.32 * 24_000)
 
@@ -20,6 +20,7 @@ def test_no_seam() -> None:
     joins = measure_joins([speech(20, seed) for seed in range(3)])
     assert 0.85 < joins.ratio < 1.15
     assert joins.line_db < 9
+    assert line_at_the_block_rate_db(speech(60, 5)) < 9
 
 
 def test_a_planted_seam_is_found() -> None:
@@ -30,3 +31,4 @@ def test_a_planted_seam_is_found() -> None:
     joins = measure_joins(waves)
     assert joins.ratio > 1.8
     assert joins.line_db > 12
+    assert line_at_the_block_rate_db(np.concatenate(waves)) > 12

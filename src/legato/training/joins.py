@@ -39,6 +39,11 @@ def measure_joins(waves: Seq[np.ndarray]) -> Joins:
     return Joins(float(at_border.mean() / elsewhere.mean()), _line_db(np.concatenate(steps), period))
 
 
+def line_at_the_block_rate_db(wave: np.ndarray) -> float:
+    """Of a long reading [n] at the corpus' rate, whose utterances may begin anywhere: as `Joins.line_db`."""
+    return _line_db(np.abs(np.diff(_energy_db(wave))), round(BLOCK_S / SLOT_S))
+
+
 def _energy_db(wave: np.ndarray) -> np.ndarray:
     slot = round(SLOT_S * SAMPLE_HZ)
     slots = wave[: len(wave) // slot * slot].reshape(-1, slot)
