@@ -89,10 +89,11 @@ def test_settings_that_are_unknown_are_named(tmp_path: Path, text: str, named: s
 
 def test_error_rate_counts_characters_and_words() -> None:
     listening = script("listening")
-    assert listening.units("我买了20张Ticket。") == ["我", "买", "了", "20", "张", "ticket"]
+    assert listening.units("我买了20张Ticket。") == ["我", "买", "了", "二", "十", "张", "ticket"]
     assert listening.units("Your neighbour's harbour") == ["your", "neighbours", "harbor"]
     assert listening.units("Well-known cats, isn't it?") == ["well", "known", "cats", "isnt", "it"]
+    assert listening.syllables("他说A话") == listening.syllables("她说A 话") == "ta1 shuo1 a hua4"
     said = ["我买了20张ticket。", "Twenty-one cats!", "他说话"]
     rate, misheard = listening.error_rate(said, ["我卖了20张ticket", "twenty one cat", "他说话"])
-    assert rate == 2 / 12
+    assert rate == 2 / 13
     assert [row["edits"] for row in misheard] == [1, 1]
