@@ -293,6 +293,23 @@ def test_voices_are_added_from_a_recording_and_removed(copied: Path, tmp_path: P
     assert list(load(copied, LoadOptions()).voices) == ["anna", "ben"]
 
 
+def test_say_speaks_with_a_kept_voice_and_like_a_recording(checkpoint: Path, tmp_path: Path) -> None:
+    wave = np.random.default_rng(0).normal(0, 0.1, 4 * 24000).astype(np.float32)
+    soundfile.write(tmp_path / "carl.wav", wave, 24000)
+    kept, model = ["--voices-dir", str(tmp_path / "kept")], ["--model", str(checkpoint)]
+    assert voices("add", "carl", str(tmp_path / "carl.wav"), *kept, *model)[0] == 0
+    spoken = []
+    for number, who in enumerate((["--voice", "carl", *kept], ["--prompt-audio", str(tmp_path / "carl.wav")])):
+        path = tmp_path / f"{number}.wav"
+        result = CliRunner().invoke(app, ["say", "Hello.", "-o", str(path), *who, *model])
+        assert result.exit_code == 0, result.output
+        spoken.append(soundfile.read(path)[0])
+    assert len(spoken[0]) == len(spoken[1])
+    both = ["--voice", "anna", "--prompt-audio", str(tmp_path / "carl.wav")]
+    result = CliRunner().invoke(app, ["say", "Hello.", *both, *model])
+    assert result.exit_code == 1 and "give one of them" in result.output
+
+
 def test_voices_that_cannot_be_kept_are_refused(copied: Path, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "short.wav", np.full(9000, 0.1, np.float32), 24000)
     code, said = voices("add", "x", str(tmp_path / "short.wav"), "--model", str(copied))

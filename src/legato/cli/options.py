@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from legato.config import Config
 from legato.errors import CheckpointError, UnknownModel
 from legato.families import locate
 
@@ -36,6 +37,13 @@ VoiceOption = Annotated[
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead.")]
 
 DEFAULT_MODEL = "piccolo"
+
+
+def with_voices(config: Config, folder: Path | None) -> Config:
+    """The config with the voices of a folder, if one was named on the command line."""
+    if folder is None:
+        return config
+    return config.model_copy(update={"engine": config.engine.model_copy(update={"voices_dir": folder})})
 
 
 def locate_checkpoint(model: str) -> Path:

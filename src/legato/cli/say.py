@@ -26,7 +26,7 @@ from legato.streams import SpeechStream
 from legato.tempo import check_speed
 from legato.types import SpeechRequest
 
-from .options import DEFAULT_MODEL, ConfigOption, ModelOption, VoiceOption
+from .options import DEFAULT_MODEL, ConfigOption, ModelOption, VoiceOption, VoicesDirOption, with_voices
 from .outputs import STDOUT, FileOutput, Output, check_outputs, output_format
 from .terminal import console, note
 
@@ -44,6 +44,8 @@ class Wish:
 
     text: str | None
     voice: str | None
+    prompt_audio: Path | None
+    prompt_text: str | None
     model: str | None
     seed: int | None
     speed: float
@@ -91,6 +93,13 @@ def say(
     ] = None,
     play: Annotated[bool, typer.Option("--play", "-p", help="Play on the loudspeaker as it comes.")] = False,
     voice: VoiceOption = None,
+    prompt_audio: Annotated[
+        Path | None, typer.Option(help="Speak like this recording of 3 to 10 s, instead of --voice.", metavar="FILE")
+    ] = None,
+    prompt_text: Annotated[
+        str | None, typer.Option(help="What that recording says, for a model that must know.", metavar="TEXT")
+    ] = None,
+    voices_dir: VoicesDirOption = None,
     model: ModelOption = None,
     seed: Annotated[
         int | None, typer.Option(help="The same seed gives the same samples. [0]", min=0, metavar="N")
@@ -117,14 +126,30 @@ def say(
     legato say - --play < story.txt
     llm "Tell me a story" | legato say - --play
     legato say "Hello" -o - | ffplay -nodisp -autoexit -
+    legato say "It is me." --prompt-audio me.wav
     legato say "Hello" --remote --config config.toml --voice alloy
     """
-    wish = Wish(None if text == STDOUT else text, voice, model, seed, speed, use_cache, normalize, phonemes)
+    wish = Wish(
+        text=None if text == STDOUT else text,
+        voice=voice,
+        prompt_audio=prompt_audio,
+        prompt_text=prompt_text,
+        model=model,
+        seed=seed,
+        speed=speed,
+        use_cache=use_cache,
+        normalize=normalize,
+        phonemes=phonemes,
+    )
     by_default = output is None and not play
     target = Target(DEFAULT_OUTPUT if by_default else output, form, play, stream, stats)
     target.check()
     check_speed(speed)
-    heard = _speak(wish, target, load_config(config), remote)
+    if remote and (voices_dir or prompt_audio):
+        raise ConfigError("--voices-dir and --prompt-audio are choices of the local engine; leave --remote out")
+    if prompt_audio is not None and voice is not None:
+        raise RequestError("--voice and --prompt-audio both say whose voice it is: give one of them", "voice")
+    heard = _speak(wish, target, with_voices(load_config(config), voices_dir), remote)
     if target.file:
         note(f"wrote {target.output}" + (" (--output names another file, --play plays)" if by_default else ""))
     note(heard.report.line())
@@ -161,9 +186,10 @@ def _ask_engine(wish: Wish, settings: Config, stack: ExitStack) -> Heard:
     model = wish.model or DEFAULT_MODEL
     with console.status(f"loading {model}"):
         engine = stack.enter_context(legato.load(model, settings))
+    cloned = engine.clone(wish.prompt_audio, wish.prompt_text) if wish.prompt_audio else None
     request = SpeechRequest(
         text=wish.text or "",
-        voice=wish.voice,
+        voice=cloned or wish.voice,
         seed=wish.seed or 0,
         use_cache=wish.use_cache,
         normalize=wish.normalize,

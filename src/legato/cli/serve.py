@@ -18,7 +18,7 @@ from legato.config import Config, ServerConfig, load_config
 from legato.engine import SpeechEngine
 from legato.errors import ConfigError, SpeechError
 
-from .options import DEFAULT_MODEL, ConfigOption, ModelOption
+from .options import DEFAULT_MODEL, ConfigOption, ModelOption, VoicesDirOption, with_voices
 from .terminal import console, note
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def serve(
     ] = None,
     model: ModelOption = None,
     config: ConfigOption = None,
+    voices_dir: VoicesDirOption = None,
     api_key_env: Annotated[
         str | None, typer.Option(help="The environment variable that holds the key clients must send.", metavar="NAME")
     ] = None,
@@ -49,7 +50,7 @@ def serve(
     curl -s localhost:8000/v1/audio/speech -d '{"model":"piccolo","input":"Hello","response_format":"wav"}' \\
          -H 'Content-Type: application/json' > hello.wav
     """
-    settings = _with_choices(load_config(config), host, port, api_key_env)
+    settings = _with_choices(with_voices(load_config(config), voices_dir), host, port, api_key_env)
     _check_exposure(settings.server, insecure)
     logging.getLogger("legato").setLevel(logging.INFO)
     name = model or DEFAULT_MODEL

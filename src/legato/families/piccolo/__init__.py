@@ -60,6 +60,8 @@ def load(checkpoint: Path, options: LoadOptions) -> SpeechModel:
     if options.lm_dtype not in (None, "float32") or not options.speech:
         raise ConfigError("piccolo runs in float32 and does nothing but speak: leave lm_dtype and speech out")
     config = read_config(checkpoint / "config.json")
+    if options.voices_dir and not config.languages:
+        raise ConfigError("voices_dir: the first voice of piccolo speaks with no other voice; leave voices_dir out")
     if options.ode_steps is not None:
         config = replace(config, ode_steps=options.ode_steps)
     table = read_tensors(checkpoint / "phone_table.safetensors").get("ptab")
