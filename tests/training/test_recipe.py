@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from legato.errors import ConfigError
+from legato.training.corpus import SAMPLE_HZ, Corpus, CorpusWriter, Spoken
 from legato.training.settings import Recipe, read_recipe
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "piccolo"
@@ -57,6 +58,24 @@ def test_templates_fill_every_blank(language: str) -> None:
     lines = getattr(script("templates"), language)(500, random.Random(0))
     assert len(set(lines)) == len(lines) > 300
     assert not any("{" in line or "  " in line for line in lines)
+
+
+def test_perturbed_speakers_say_the_same_at_another_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    perturb, writer = script("perturb"), CorpusWriter(tmp_path / "in")
+    tone = np.sin(2 * np.pi * 500 * np.arange(48_000) / SAMPLE_HZ).astype(np.float32)
+    for speaker in ("a", "a", "b"):
+        writer.add(Spoken("hm", "en", speaker, (0, 5, 6, 0), (10, 35, 30, 5), 0, 0), tone)
+    monkeypatch.setattr(sys, "argv", ["", "--corpus", str(tmp_path / "in"), "--out", str(tmp_path / "out")])
+    perturb.main()
+    perturb.main()  # once more adds nothing
+    corpus = Corpus([tmp_path / "out"])
+    assert len(corpus) == 3 and len(corpus.speakers) == 2
+    for index, spoken in enumerate(corpus.utterances):
+        factor = float(spoken.speaker.split("@")[1])
+        assert factor in perturb.FACTORS
+        assert abs(sum(spoken.durations) - 80 / factor) <= 0.5
+        wave = corpus.wave(index)[: int(48_000 / factor)]
+        assert np.abs(np.fft.rfft(wave)).argmax() / len(wave) * SAMPLE_HZ == pytest.approx(500 * factor, abs=2)
 
 
 def test_evaluation_sentences_are_left_out() -> None:
