@@ -9,6 +9,7 @@ import torch
 from legato.families.piccolo.config import ADVANCE, PiccoloConfig
 from legato.families.piccolo.flow import PiccoloFlow
 from legato.families.piccolo.lm import TextSynchronous
+from legato.families.piccolo.said import unknown
 from legato.families.piccolo.voices import PiccoloVoice
 from legato.nn.attention import PagedKV, Span, attention_step
 from legato.nn.early_vocos import EarlyVocos
@@ -119,9 +120,8 @@ def test_flow_learns_in_the_net_that_runs(config: PiccoloConfig) -> None:
         running.advance([window])
     past = running._reference(voice.facts)
     whole = torch.cat([past.noise.flatten(0, 1), noise])[None]
-    features = torch.cat(
-        [learning.features(part[None], speaker[None]) for part in (torch.tensor(mel_codes), tokens)], 1
-    )
+    told = torch.tensor(mel_codes) + unknown(config.phonemes_around)
+    features = torch.cat([learning.features(part[None], speaker[None]) for part in (told, tokens)], 1)
     settings = FlowTraining(batch=1, blocks=4, unseen=0.0)
     task = FlowTask.__new__(FlowTask)
     task.config, task.settings, task.device = config, settings, torch.device("cpu")

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from legato.families.piccolo.config import PiccoloConfig
 from legato.families.piccolo.flow import PiccoloFlow
+from legato.families.piccolo.said import pack, unknown, window
 from legato.nn.dit import DiTLayer, Neighbours, modulated_norm
 
-from .corpus import FRAMES_PER_TOKEN, Corpus
+from .corpus import FRAMES_PER_TOKEN, TOKEN_S, Corpus
 from .loop import Learner
 
 PAST_BLOCKS = 2
@@ -57,6 +58,8 @@ def learning_flow(config: PiccoloConfig) -> PiccoloFlow:
     flow = PiccoloFlow(config)
     layers = [_LearningLayer(config.dit) for _ in range(config.dit.layers)]
     flow.dit.layers = nn.ModuleList(layers)
+    for weight in flow.encoder.said.parameters():
+        nn.init.zeros_(weight)
     for linear in (*(layer.modulation for layer in layers), flow.dit.final_modulation, flow.dit.outputs):
         nn.init.zeros_(linear.weight)
         nn.init.zeros_(linear.bias)
@@ -65,8 +68,8 @@ def learning_flow(config: PiccoloConfig) -> PiccoloFlow:
 
 @dataclass(frozen=True)
 class _Crops:
-    """mels [B, F, bins] normalised, codes [B, F / 2], references [B, R, bins] (log-mel as it is), and how many frames
-    at the start are of another utterance."""
+    """mels [B, F, bins] normalised, tokens `codes` [B, F / 2], references [B, R, bins] (log-mel as it is), and how many
+    frames at the start are of another utterance."""
 
     mels: Tensor
     codes: Tensor
@@ -134,7 +137,7 @@ class FlowTask:
         """Conditioning [B, F, bins + width]; what is spliced is encoded by itself, as a voice's past will be."""
         assert net.speaker is not None
         speaker = net.speaker(crops.references) * ~without[:, None]
-        codes = torch.where(without[:, None], self.config.codes, crops.codes)
+        codes = torch.where(without[:, None], net.nothing, crops.codes)
         split = crops.spliced_frames // FRAMES_PER_TOKEN
         parts = [part for part in (codes[:, :split], codes[:, split:]) if part.shape[1]]
         return torch.cat([net.features(part, speaker) for part in parts], 1)
@@ -170,18 +173,30 @@ class FlowTask:
             other = index if other is None else other
             pieces = [self._piece(index, self._frames - past, order)]
             if spliced:
-                pieces.insert(0, self._piece(other, past, order))
+                pieces.insert(0, self._piece(other, past, order, told=False))
             mels.append(np.concatenate([mel for mel, _ in pieces]))
             codes.append(np.concatenate([ids for _, ids in pieces]))
             references.append(self._reference(other, order))
         whole, ids, heard = (torch.from_numpy(np.stack(part)).to(self.device) for part in (mels, codes, references))
         return _Crops((whole - self.config.mel_mean) / self.config.mel_std, ids, heard, past)
 
-    def _piece(self, index: int, frames: int, order: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Log-mel [frames, bins] and codes [frames / 2] from anywhere in an utterance, on whole tokens."""
+    def _piece(
+        self, index: int, frames: int, order: np.random.Generator, told: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log-mel [frames, bins] and tokens [frames / 2] from anywhere in an utterance, on whole tokens; the phonemes
+        around them are told, or as in a reference they are not."""
         start = int(order.integers(0, (self.corpus.utterances[index].frames - frames) // FRAMES_PER_TOKEN + 1))
         mel = self.corpus.mel(index, start * FRAMES_PER_TOKEN, frames)
-        return mel, self.corpus.codes(index, start, frames // FRAMES_PER_TOKEN)
+        codes = self.corpus.codes(index, start, frames // FRAMES_PER_TOKEN)
+        around = self.config.phonemes_around
+        if not around:
+            return mel, codes
+        if not told:
+            return mel, codes + unknown(around)
+        spoken = self.corpus.utterances[index]
+        at = spoken.phoneme_at((start + np.arange(len(codes)) + 0.5) * TOKEN_S)
+        said = (window(spoken.phonemes, int(i), around) for i in at)
+        return mel, np.array([pack(int(code), phonemes) for code, phonemes in zip(codes, said, strict=True)])
 
     def _reference(self, index: int, order: np.random.Generator) -> np.ndarray:
         """Log-mel [speaker_frames, bins] of an utterance, said again from its start if it is shorter."""

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from legato.families.piccolo.config import ADVANCE, END_OF_AUDIO, FIRST_CODE, PiccoloConfig
 from legato.families.piccolo.lm import PiccoloLM
 
-from .corpus import Corpus, Spoken
+from .corpus import TOKEN_S, Corpus, Spoken
 from .loop import Learner
 
 IGNORED = -100
-TOKEN_S = 0.04
 SHORTEST_PROMPT = 25
 LENGTH_NOISE = 12
 """Utterances of about one length are batched together; this much their order is shaken."""

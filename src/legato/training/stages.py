@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +94,18 @@ def make_codes(shop: Workshop) -> int:
 def train_lm(shop: Workshop, budget: Budget) -> Progress:
     net = learning_lm(shop.config)
     if shop.start:
-        old = PiccoloLM(read_config(shop.start / "config.json"))
-        _take_over(net, old, load_lm, shop.start / "lm.safetensors")
+        config = read_config(shop.start / "config.json")
+        load = partial(load_lm, own_names=config.codec is not None)
+        _take_over(net, PiccoloLM(config), load, shop.start / "lm.safetensors")
     return _train(shop, "lm", LMTask(net, shop.config, shop.corpus, shop.recipe.lm, shop.device), budget)
 
 
 def train_flow(shop: Workshop, budget: Budget) -> Progress:
     net = learning_flow(shop.config)
     if shop.start:
-        old = PiccoloFlow(read_config(shop.start / "config.json"))
-        _take_over(net, old, load_flow, shop.start / "flow.safetensors")
+        config = read_config(shop.start / "config.json")
+        load = partial(load_flow, own_names=config.codec is not None)
+        _take_over(net, PiccoloFlow(config), load, shop.start / "flow.safetensors")
     return _train(shop, "flow", FlowTask(net, shop.config, shop.corpus, shop.recipe.flow, shop.device), budget)
 
 
@@ -166,7 +169,7 @@ def _train(shop: Workshop, name: str, task: Any, budget: Budget) -> Progress:
 
 
 def _take_over(net: nn.Module, old: nn.Module, load: Callable[[nn.Module, Path], None], path: Path) -> None:
-    """Start from the weights of the first voice that have the same name and shape."""
+    """Start from the weights of another checkpoint that have the same name and shape."""
     load(old, path)
     _fill(net, old.state_dict(), path)
 

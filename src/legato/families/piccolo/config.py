@@ -19,6 +19,7 @@ from legato.nn.vocos import VocosConfig
 from legato.types import Rates, Sampling
 
 from .codec import CodecConfig
+from .said import MOST_AROUND
 
 END_OF_AUDIO, ADVANCE, FIRST_CODE = 0, 1, 2
 """Rows of the output head: the end, "give me the next phoneme", then the codes."""
@@ -40,7 +41,8 @@ class PiccoloConfig:
     """Everything the nets and the frontend need to know.
 
     `languages` are the ids that tell the language of what follows; `prompt_codes` how many codes of its reference a
-    voice brings at most; `speaker_width` the size of its vector. The first voice has none of these, nor a `codec`.
+    voice brings at most; `speaker_width` the size of its vector; `phonemes_around` how many phonemes on either side the
+    flow is told besides the one being spoken. The first voice has none of these, nor a `codec`.
     """
 
     rates: Rates
@@ -62,6 +64,7 @@ class PiccoloConfig:
     languages: dict[str, int] = field(default_factory=dict)
     prompt_codes: int = 0
     speaker_width: int = 0
+    phonemes_around: int = 0
     codec: CodecConfig | None = None
 
     def language_ids(self, language: str) -> tuple[int, ...]:
@@ -200,8 +203,15 @@ def _parse(raw: dict[str, Any]) -> PiccoloConfig:
         languages=raw["languages"],
         prompt_codes=lm["prompt_codes"],
         speaker_width=flow["speaker_width"],
+        phonemes_around=_around(flow["phonemes_around"]),
         codec=CodecConfig(bins, mel["mean"], mel["std"], codec["width"], tuple(codec["blocks"]), levels),
     )
+
+
+def _around(phonemes: int) -> int:
+    if phonemes not in range(MOST_AROUND + 1):
+        raise ValueError(f"phonemes_around is {phonemes}; it is 0 to {MOST_AROUND}")
+    return phonemes
 
 
 def _vocoder(raw: dict[str, Any], bins: int, hop: int) -> EarlyVocosConfig:

@@ -28,6 +28,7 @@ from legato.nn.ode import cosine_grid, guided
 from legato.protocols import FlowFacts, FlowWindow
 
 from .config import PiccoloConfig
+from .said import UNKNOWN, unknown, unpack
 from .speaker import SpeakerEncoder
 from .voices import PiccoloVoice
 
@@ -41,23 +42,31 @@ Past = Literal["kv", "recompute"]
 
 
 class TokenEncoder(nn.Module):
-    """Codes at the token rate → conditioning and a first guess of the mel at twice that rate."""
+    """Codes at the token rate → conditioning and a first guess of the mel at twice that rate.
+
+    With `around`, tokens are packed with the phonemes around them (see said.py), each place with its own embedding.
+    """
 
     KERNELS = (5, 5, 3)
     REACH_TOKENS = sum(kernel // 2 for kernel in KERNELS)
 
-    def __init__(self, codes: int, width: int, mel_bins: int) -> None:
+    def __init__(self, codes: int, width: int, mel_bins: int, around: int = 0) -> None:
         super().__init__()
+        self.around = around
         self.embedding = nn.Embedding(codes + 1, width)
+        self.said = nn.ModuleList(nn.Embedding(UNKNOWN + 1, width) for _ in range(2 * around + 1 if around else 0))
         self.depthwise = nn.ModuleList(nn.Conv1d(width, width, k, padding=k // 2, groups=width) for k in self.KERNELS)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in self.KERNELS)
         self.inner = nn.ModuleList(Linear(width, 2 * width) for _ in self.KERNELS)
         self.outer = nn.ModuleList(Linear(2 * width, width) for _ in self.KERNELS)
         self.upsample, self.guess = Linear(width, 2 * width), Linear(width, mel_bins)
 
-    def forward(self, codes: Tensor) -> Tensor:
-        """codes [branches, n] → [branches, 2n, bins + width]: the guess, then the conditioning."""
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens [branches, n] → [branches, 2n, bins + width]: the guess, then the conditioning."""
+        codes, phonemes = unpack(tokens, self.around) if self.around else (tokens, tokens[..., None])
         x = self.embedding(codes)
+        for place, embedding in enumerate(self.said):
+            x = x + embedding(phonemes[..., place])
         for depthwise, norm, inner, outer in zip(self.depthwise, self.norms, self.inner, self.outer, strict=True):
             y = norm(depthwise(x.transpose(1, 2)).transpose(1, 2))
             x = x + outer(F.gelu(inner(y)))
@@ -97,7 +106,10 @@ class PiccoloFlow(nn.Module):
     def __init__(self, config: PiccoloConfig, past: Past = "kv") -> None:
         super().__init__()
         self.config, self.past = config, past
-        self.encoder = TokenEncoder(config.codes, config.dit.width, config.mel_bins)
+        self.encoder = TokenEncoder(config.codes, config.dit.width, config.mel_bins, config.phonemes_around)
+        self.nothing = unknown(config.phonemes_around) + config.codes
+        """The token that stands for none."""
+
         self.dit = BlockDiT(config.dit)
         self.speaker: SpeakerEncoder | None = None
         if config.speaker_width:
@@ -123,9 +135,9 @@ class PiccoloFlow(nn.Module):
         self._modulations = self.dit.modulations(grid[:-1].to(self.dit.time_in.weight.device))
         self._references: WeakKeyDictionary[PiccoloVoice, _History] = WeakKeyDictionary()
 
-    def features(self, codes: Tensor, speaker: Tensor | None) -> Tensor:
-        """Conditioning [B, 2n, bins + width] of codes [B, n] and who speaks [B, speaker_width]."""
-        features: Tensor = self.encoder(codes)
+    def features(self, tokens: Tensor, speaker: Tensor | None) -> Tensor:
+        """Conditioning [B, 2n, bins + width] of tokens [B, n] and who speaks [B, speaker_width]."""
+        features: Tensor = self.encoder(tokens)
         if speaker is None:
             return features
         return features + F.pad(self.speaker_inputs(speaker), (self.config.mel_bins, 0))[:, None]
@@ -134,7 +146,7 @@ class PiccoloFlow(nn.Module):
         """Features [branches, 2n, bins + width] with the tokens and without."""
         device = self.dit.condition.weight.device
         tokens = tokens.to(device)
-        branches = torch.stack([tokens, torch.full_like(tokens, self.config.codes)])
+        branches = torch.stack([tokens, torch.full_like(tokens, self.nothing)])
         if voice is None:
             return self.features(branches, None)
         speaker = voice.speaker.to(device)
@@ -177,7 +189,8 @@ class PiccoloFlow(nn.Module):
         device = self.dit.condition.weight.device
         known = self._blocks(((voice.mel - self.config.mel_mean) / self.config.mel_std).to(device))
         noise = torch.randn(known.shape, generator=torch.Generator().manual_seed(REFERENCE_SEED)).to(device)
-        conditioning = self.dit.condition(self._blocks(self._branches(torch.tensor(voice.mel_codes), voice)))
+        tokens = torch.tensor(voice.mel_codes) + unknown(self.config.phonemes_around)
+        conditioning = self.dit.condition(self._blocks(self._branches(tokens, voice)))
         near = neighbours(len(voice.mel), self._block, BRANCHES, False, device)
         stored = []
         for step, t in enumerate(self._grid[:-1]):

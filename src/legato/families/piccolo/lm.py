@@ -19,6 +19,7 @@ from legato.nn.layers import Linear
 from legato.protocols import Step
 
 from .config import ADVANCE, END_OF_AUDIO, FIRST_CODE, PiccoloConfig
+from .said import pack, window
 
 MAX_CODES_PER_PHONEME = 45
 """1.8 s on one phoneme is a runaway: the next phoneme is forced, or the end."""
@@ -67,6 +68,7 @@ class TextSynchronous:
         self.lead = config.lead_phonemes
         self.given = min(self.lead, len(phonemes))
         self.first_code_id = config.first_code_id
+        self.around = config.phonemes_around
         self.table, self.weight = table, config.phoneme_table_weight
         self.codes = self.codes_on_phoneme = 0
 
@@ -80,18 +82,18 @@ class TextSynchronous:
 
     def constrain(self, logits: Tensor) -> Tensor:
         if self.table is not None:
-            logits[FIRST_CODE:].add_(self.table[self._spoken()], alpha=self.weight)
+            logits[FIRST_CODE:].add_(self.table[self.phonemes[self._spoken()]], alpha=self.weight)
         logits[END_OF_AUDIO if self._more_text else ADVANCE] = -torch.inf
         if self._more_text and self._stuck:
             logits[FIRST_CODE:] = -torch.inf
         return logits
 
     def _spoken(self) -> int:
-        """The phoneme being spoken now: `lead` behind the last one given; at the end, about two codes each."""
+        """Index of the phoneme being spoken now: `lead` behind the last one given; at the end, about two codes each."""
         behind = self.given - 1 - self.lead
         if not self._more_text:
             behind += min(self.lead, self.codes_on_phoneme // 2)
-        return self.phonemes[min(max(behind, 0), len(self.phonemes) - 1)]
+        return min(max(behind, 0), len(self.phonemes) - 1)
 
     def accept(self, token: int) -> Step:
         if token == END_OF_AUDIO:
@@ -100,11 +102,14 @@ class TextSynchronous:
             phoneme = self.phonemes[self.given]
             self.given, self.codes_on_phoneme = self.given + 1, 0
             return Step(feed=(phoneme,))
+        said = window(self.phonemes, self._spoken(), self.around) if self.around else ()
         self.codes, self.codes_on_phoneme = self.codes + 1, self.codes_on_phoneme + 1
         if not self._more_text and self._stuck:
             return Step(final=True)
         code = token - FIRST_CODE
-        return Step(emit=code, feed=(self.first_code_id + code,), final=self.codes >= MAX_CODES_PER_UTTERANCE)
+        return Step(
+            emit=pack(code, said), feed=(self.first_code_id + code,), final=self.codes >= MAX_CODES_PER_UTTERANCE
+        )
 
     def draft(self, limit: int) -> tuple[int, ...]:
         """The phonemes that come next, should the model ask for them: a third of all steps, often several in a row."""
