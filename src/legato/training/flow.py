@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from legato.families.piccolo.config import PiccoloConfig
 from legato.families.piccolo.flow import PiccoloFlow
-from legato.families.piccolo.said import pack, unknown, window
+from legato.families.piccolo.said import pack, unknown, window, without_code
 from legato.nn.dit import DiTLayer, Neighbours, modulated_norm
 
 from .corpus import FRAMES_PER_TOKEN, TOKEN_S, Corpus
@@ -29,7 +29,8 @@ GUESS_WEIGHT = 0.3
 @dataclass(frozen=True)
 class FlowTraining:
     """Crops of `blocks` attention blocks. `unconditioned` of the crops come without codes and speaker, `spliced` of
-    the batches begin with another utterance, `unseen` of the blocks do not see the one after them."""
+    the batches begin with another utterance, `unseen` of the blocks do not see the one after them. Where phonemes are
+    told, `uncoded` of the crops and as many of all tokens come without their code, so that phonemes are listened to."""
 
     batch: int = 24
     blocks: int = 8
@@ -37,6 +38,7 @@ class FlowTraining:
     unconditioned: float = 0.1
     spliced: float = 0.5
     unseen: float = 0.15
+    uncoded: float = 0.2
     speaker_frames: int = 150
     average: float = 0.998
     seed: int = 0
@@ -137,10 +139,18 @@ class FlowTask:
         """Conditioning [B, F, bins + width]; what is spliced is encoded by itself, as a voice's past will be."""
         assert net.speaker is not None
         speaker = net.speaker(crops.references) * ~without[:, None]
-        codes = torch.where(without[:, None], net.nothing, crops.codes)
+        codes = torch.where(without[:, None], net.nothing, self._without_some(crops.codes))
         split = crops.spliced_frames // FRAMES_PER_TOKEN
         parts = [part for part in (codes[:, :split], codes[:, split:]) if part.shape[1]]
         return torch.cat([net.features(part, speaker) for part in parts], 1)
+
+    def _without_some(self, tokens: Tensor) -> Tensor:
+        """Tokens [B, n] some of which tell their phonemes only."""
+        if not self.config.phonemes_around:
+            return tokens
+        crops, single = torch.rand(len(tokens), 1), torch.rand(tokens.shape)
+        dropped = ((crops < self.settings.uncoded) | (single < self.settings.uncoded)).to(tokens.device)
+        return torch.where(dropped, without_code(tokens) + self.config.codes, tokens)
 
     def _neighbours(self, batch: int, noise: torch.Generator) -> Neighbours:
         """Blocks in order, crop after crop; some do not see the next one, as at the end of a window."""

@@ -41,6 +41,11 @@ def unpack(tokens: Tensor, around: int) -> tuple[Tensor, Tensor]:
     return tokens & ((1 << _CODE_BITS) - 1), phonemes
 
 
+def without_code(tokens: Tensor) -> Tensor:
+    """Packed tokens with 0 for their codes."""
+    return tokens >> _CODE_BITS << _CODE_BITS
+
+
 def unknown(around: int) -> int:
     """What to add to a code about whose phonemes nothing is known."""
     return pack(0, [UNKNOWN] * (2 * around + 1)) if around else 0
