@@ -114,7 +114,7 @@ def test_say_to_stdout_is_sound_and_nothing_else(done: dict[str, Any], folder: P
 @pytest.mark.parametrize(
     ("case", "error"),
     [
-        ("voice", "error: unknown voice 'nobody'; this model has: heart"),
+        ("voice", "error: unknown voice 'nobody'; this model has: heart, michael, xiaoxiao, yunxi"),
         ("empty", "error: the text holds nothing that can be spoken"),
         ("key", "error: bad.toml: unknown key engine.thread; did you mean threads?"),
         ("missing", "error: there is no config file at nowhere.toml"),
@@ -361,7 +361,7 @@ def test_config_init_replaces_nothing_unless_told(here: Path) -> None:
 def test_config_check_holds_the_file_against_the_model(here: Path) -> None:
     (here / "c.toml").write_text('[codec_streaming]\nvocoder = "bigvgan"\n')
     result = run("config", "check", "c.toml")
-    assert result.exit_code == 1 and "piccolo has 'vocos'" in result.stderr
+    assert result.exit_code == 1 and "piccolo has 'early_vocos'" in result.stderr
     (here / "c.toml").write_text('[codec_streaming]\nlookahead_chunks = 2\n[server]\napi_key_env = "NO_SUCH_KEY"\n')
     result = run("config", "check", "c.toml")
     assert result.exit_code == 0 and result.stderr.count("warning: ") == 2
@@ -372,7 +372,8 @@ def test_config_check_holds_the_file_against_the_model(here: Path) -> None:
 def test_voices() -> None:
     assert "heart (default)" in run("voices").stdout
     listed = json.loads(run("voices", "--json").stdout)
-    assert listed["model"] == "piccolo" and [voice["name"] for voice in listed["voices"]] == ["heart"]
+    assert listed["model"] == "piccolo"
+    assert [voice["name"] for voice in listed["voices"]] == ["heart", "michael", "xiaoxiao", "yunxi"]
 
 
 def test_version_and_help() -> None:

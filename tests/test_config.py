@@ -96,14 +96,14 @@ def test_keys_users_already_have_reach_the_engine(piccolo: SpeechModel) -> None:
             "lookahead_chunks": 1,
             "dit_backbone": "transformer",
             "mel_bins": 80,
-            "vocoder": "vocos",
+            "vocoder": "early_vocos",
             "sample_rate": 24000,
             "hop_size": 480,
             "fade_window": "hann",
         },
     )
     assert (engine.max_tokens_per_step, engine.kv_page_size, engine.attn_kernel) == (128, 32, "sdpa")
-    assert (engine.ramp_blocks, engine.look_ahead_blocks) == ((2, 2), (1,))
+    assert (engine.ramp_blocks, engine.look_ahead_blocks) == ((1, 2), (1,))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_keys_users_already_have_reach_the_engine(piccolo: SpeechModel) -> None:
     [
         ("hop_size", 256, "piccolo has 480; write 480"),
         ("sample_rate", 16000, "piccolo has 24000"),
-        ("vocoder", "bigvgan", "piccolo has 'vocos'"),
+        ("vocoder", "bigvgan", "piccolo has 'early_vocos'"),
         ("lookback_chunks", 1, "piccolo has 2"),
         ("code_frames_per_chunk", 12, "not a multiple of piccolo's block of 8"),
         ("chunk_ms", 320, "needs code_frames_per_chunk"),

@@ -1,4 +1,4 @@
-"""The embedded voice gives what the script that first ran its weights gave, and refuses weights that do not fit.
+"""The first voice gives what the script that first ran its weights gave, and refuses weights that do not fit.
 
 `data/piccolo_first_script.safetensors` holds that script's output on the ten sample sentences, with float32 weights,
 seed = index, temperature 0.2, six Euler steps, guidance 0.7: `NN.tokens` for all, `NN.mel` and `NN.wave` for two. The
@@ -20,7 +20,7 @@ from legato.config import EngineConfig
 from legato.core import EngineCore
 from legato.errors import CheckpointError, UnsupportedFeature
 from legato.families import load
-from legato.families.piccolo import EARLY_REACH_FRAMES, WEIGHTS
+from legato.families.piccolo import EARLY_REACH_FRAMES
 from legato.families.piccolo.vocoder import PiccoloVocoder
 from legato.nn.early_vocos import EarlyVocos, EarlyVocosConfig
 from legato.protocols import LoadOptions, SpeechModel
@@ -39,6 +39,7 @@ SENTENCES = (
     "My brother works as a nurse in a large city hospital.",
 )
 GOLDEN = Path(__file__).parent / "data" / "piccolo_first_script.safetensors"
+FIRST = Path(__file__).parent / "data" / "piccolo_first"
 
 
 class Recorder:
@@ -85,7 +86,13 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def recorder() -> Recorder:
-    return Recorder(load("piccolo", LoadOptions(recompute_past=True)))
+    return Recorder(load(FIRST, LoadOptions(recompute_past=True)))
+
+
+@pytest.fixture(scope="module")
+def piccolo() -> SpeechModel:
+    """The first voice instead of the embedded one."""
+    return load(FIRST, LoadOptions())
 
 
 @pytest.mark.parametrize(
@@ -117,7 +124,7 @@ def test_kept_keys_stay_near_the_recomputed_past(recorder: Recorder, piccolo: Sp
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(WEIGHTS, tmp_path / "piccolo"))
+    return Path(shutil.copytree(FIRST, tmp_path / "piccolo"))
 
 
 def test_loads_from_a_folder(checkpoint: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from legato.families.piccolo import WEIGHTS
 from legato.families.piccolo.config import read_config
 from legato.families.piccolo.flow import PiccoloFlow
 from legato.nn.dit import DiTConfig
@@ -22,6 +22,7 @@ from legato.types import MelBlock, Ramp, SpeechTokens, UtteranceId
 
 from .fakes import FACTS, FRAMES, RATES, VOICE, FakeFlow, flow_mel, pieces, rounds
 
+FIRST = Path(__file__).parents[1] / "families" / "data" / "piccolo_first"
 RAMPS = [Ramp((1,), (1,)), Ramp((2, 1, 2, 4), (1,)), Ramp((1, 3), (3, 1)), Ramp((5,), (2,))]
 CODES = 20
 
@@ -128,7 +129,7 @@ def tiny_flow() -> PiccoloFlow:
         look_back_layers=(1, 3), look_ahead_layers=(2,), rope_theta=100.0,
     )  # fmt: skip
     config = replace(
-        read_config(WEIGHTS / "config.json"), rates=RATES, codes=CODES, dit=dit, mel_bins=FACTS.mel_bins, ode_steps=3
+        read_config(FIRST / "config.json"), rates=RATES, codes=CODES, dit=dit, mel_bins=FACTS.mel_bins, ode_steps=3
     )
     flow, generator = PiccoloFlow(config), torch.Generator().manual_seed(1)
     for parameter in flow.parameters():

@@ -9,7 +9,6 @@ import torch
 
 from legato.errors import CheckpointError
 from legato.families import load
-from legato.families.piccolo import WEIGHTS
 from legato.families.piccolo.config import read_config
 from legato.protocols import LoadOptions, SpeechModel
 from legato.training.__main__ import main
@@ -19,6 +18,7 @@ from legato.training.stages import Workshop, new_vocoder, trained
 from .speech import SIZES, write_corpus
 
 RECIPE = SIZES.with_name("recipe_tiny.toml")
+FIRST = Path(__file__).parents[1] / "families" / "data" / "piccolo_first"
 
 
 class Shop:
@@ -98,7 +98,7 @@ def test_an_unknown_speaker_is_named(shop: Shop, tmp_path: Path) -> None:
 
 
 def test_the_first_voice_is_no_size_to_train(shop: Shop, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_bytes((WEIGHTS / "config.json").read_bytes())
+    (tmp_path / "config.json").write_bytes((FIRST / "config.json").read_bytes())
     first = Workshop(tmp_path, (shop.corpus,), Recipe())
     with pytest.raises(CheckpointError, match="format 2"):
         new_vocoder(first.config)
