@@ -12,7 +12,6 @@ language; the packs in HELD_OUT are never used, so that cloning can be tried on 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import numpy as np
 import onnxruntime
 
 from legato.families.piccolo import WEIGHTS
+from legato.families.piccolo.config import read_config
 from legato.families.piccolo.g2p import Phonemes
 from legato.training.corpus import CorpusWriter, Spoken
 
@@ -89,7 +89,7 @@ def _speak(
 ) -> None:
     """Render lines until the corpus holds so many minutes; the first `skip` that could be read are there already."""
     phonemize = Phonemes()
-    inventory = json.loads((WEIGHTS / "config.json").read_text(encoding="utf-8"))["phonemes"]["vocab"]
+    inventory = read_config(WEIGHTS / "config.json").phonemes
     begun, cpu, before = time.monotonic(), time.process_time(), writer.seconds
     for line in lines:
         if writer.seconds >= 60 * minutes:

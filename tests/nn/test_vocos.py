@@ -70,17 +70,19 @@ def test_a_window_that_holds_the_reach_gives_the_wholes_samples(config: VocosCon
 def test_the_embedded_voice_keeps_within_its_reach(piccolo: SpeechModel) -> None:
     """With trained weights: nothing beyond the reach changes, the frames just inside do, and windows are the whole."""
     vocoder, hop = piccolo.vocoder, piccolo.rates.samples_per_frame
-    reach = vocoder.reach.right
-    assert vocoder.exact and vocoder.reach.left == reach
-    frames, at = 2 * reach + 9, reach + 4
+    left, right = vocoder.reach.left, vocoder.reach.right
+    assert vocoder.exact and right < left
+    at = right + 4
+    frames = at + left + 5
     before = torch.randn(frames, piccolo.flow.facts.mel_bins, generator=torch.Generator().manual_seed(2)) * 2 - 5
     after = before.clone()
     after[at] += 2.0
     whole, other = (wave.view(frames, hop) for wave in vocoder.forward([before, after]))
     changed = (whole != other).any(1).nonzero().flatten().tolist()
-    assert at - reach <= changed[0] <= at - reach + 2 and at + reach - 2 <= changed[-1] <= at + reach
-    (piece,) = vocoder.forward([before[at - reach : at + 2 + reach]])
-    torch.testing.assert_close(piece.view(-1, hop)[reach : reach + 2], whole[at : at + 2], rtol=0, atol=1e-5)
+    assert at - right <= changed[0] <= at - right + 2 and at + left - 2 <= changed[-1] <= at + left
+    start = left + 2
+    (piece,) = vocoder.forward([before[start - left : start + 2 + right]])
+    torch.testing.assert_close(piece.view(-1, hop)[left : left + 2], whole[start : start + 2], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 30])

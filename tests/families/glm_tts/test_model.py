@@ -81,7 +81,7 @@ TEXTS = ["the day", "a good day", "你好"]
 
 def test_known_by_its_folders(tree: Path, model: SpeechModel) -> None:
     assert model.family == "glm_tts"
-    assert families._family_of(tree.parent) == "glm_tts"
+    assert families.family_of(tree.parent) == "glm_tts"
     assert (model.rates.token_hz, model.rates.frame_hz, model.rates.sample_hz) == (25, 50, 24000)
 
 
