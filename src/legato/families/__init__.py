@@ -63,9 +63,12 @@ def voice_maker(model: str | Path) -> VoiceMaker:
     embedded = model in EMBEDDED
     folder = import_module(FAMILIES[str(model)]).WEIGHTS if embedded else locate(model)
     family = str(model) if embedded else family_of(folder)
+    name = f"{FAMILIES[family]}.voice_maker"
     try:
-        module = import_module(f"{FAMILIES[family]}.voice_maker")
-    except ModuleNotFoundError:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
         raise UnsupportedFeature(f"{family} speaks with its own voices: none can be added", "voice") from None
     maker: VoiceMaker = module.VoiceMaker(folder)
     return maker

@@ -121,7 +121,7 @@ class FlowTask:
         without = torch.rand(batch, generator=noise) < unconditioned
         start = torch.randn(crops.mels.shape, generator=noise).to(self.device)
         times = times.to(self.device)
-        features = self._features(net, crops, without.to(self.device))
+        features = self._features(net, crops, without.to(self.device), noise, learning=unconditioned > 0)
         t = times[:, None, None]
         noisy = (1 - t) * start + t * crops.mels
         x = (net.dit.state_inputs(noisy) + net.dit.condition(features)).unflatten(1, (-1, size)).flatten(0, 1)
@@ -135,20 +135,24 @@ class FlowTask:
         told = crops.mels[~without.to(self.device)]
         return {"velocity": (velocity - wanted).square().mean(), "guess": (guess - told).abs().mean()}
 
-    def _features(self, net: PiccoloFlow, crops: _Crops, without: Tensor) -> Tensor:
+    def _features(
+        self, net: PiccoloFlow, crops: _Crops, without: Tensor, noise: torch.Generator, learning: bool
+    ) -> Tensor:
         """Conditioning [B, F, bins + width]; what is spliced is encoded by itself, as a voice's past will be."""
         assert net.speaker is not None
         speaker = net.speaker(crops.references) * ~without[:, None]
-        codes = torch.where(without[:, None], net.nothing, self._without_some(crops.codes))
+        codes = torch.where(
+            without[:, None], net.nothing, self._without_some(crops.codes, noise) if learning else crops.codes
+        )
         split = crops.spliced_frames // FRAMES_PER_TOKEN
         parts = [part for part in (codes[:, :split], codes[:, split:]) if part.shape[1]]
         return torch.cat([net.features(part, speaker) for part in parts], 1)
 
-    def _without_some(self, tokens: Tensor) -> Tensor:
+    def _without_some(self, tokens: Tensor, noise: torch.Generator) -> Tensor:
         """Tokens [B, n] some of which tell their phonemes only."""
         if not self.config.phonemes_around:
             return tokens
-        crops, single = torch.rand(len(tokens), 1), torch.rand(tokens.shape)
+        crops, single = torch.rand(len(tokens), 1, generator=noise), torch.rand(tokens.shape, generator=noise)
         dropped = ((crops < self.settings.uncoded) | (single < self.settings.uncoded)).to(tokens.device)
         return torch.where(dropped, without_code(tokens) + self.config.codes, tokens)
 
